@@ -1,0 +1,44 @@
+# Everything that Libra needs is set up by the targets themselves; `make` alone lists them.
+
+VENV := .venv
+# The stamp names this folder, so that a copied or moved tree does not run another one's code.
+STAMP := $(VENV)/.installed-$(shell pwd -P | cksum | cut -d ' ' -f 1)
+PYTHONS := setup/common.sh setup/venv.sh setup/constraints.txt pyproject.toml
+
+ARGS ?=
+TARGET ?=
+RUN_OPTIONS := $(if $(TARGET),--target $(TARGET)) $(ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint p4 clean
+
+help: ## list the targets
+	@echo 'Libra: in-network aggregation of the hot parameters of sparse models'
+	@echo
+	@sed -n 's/^\([a-z0-9]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 14
+	@echo
+	@echo 'Variables'
+	@echo '  ARGS    more options, of `libra run --help` or of pytest: make run ARGS="--rounds 5"'
+	@echo '  TARGET  the switch of `make run`: soft (default) or bmv2'
+	@echo '  PYTHON  a Python from 3.11 on, if the one on PATH is older'
+
+run: $(STAMP) ## train a model through the switch and without it, and report (needs root or sudo)
+	@setup/packages.sh emulation compiler
+	@setup/as_root.sh $(VENV)/bin/libra run $(RUN_OPTIONS)
+
+test: $(STAMP) ## run all tests that this machine allows; the others are skipped with the reason
+	@setup/packages.sh --optional emulation compiler
+	@setup/test.sh $(ARGS)
+
+lint: $(STAMP) ## check style and types
+	@setup/lint.sh
+
+p4: $(STAMP) ## compile p4src/ with p4c (which must be installed) into p4src/build/
+	@$(VENV)/bin/python -m controller.p4build
+
+clean: ## remove the virtual environment, results and caches of this folder
+	@setup/clean.sh
+
+$(STAMP): $(PYTHONS)
+	@setup/venv.sh $(VENV)
+	@touch $@

@@ -1,0 +1,1 @@
+"""The control plane: placement, provisioning over P4Runtime, and the `libra` command line."""

@@ -1,0 +1,92 @@
+"""Compiled switch programs: where they are, what they were made of, whether they are current."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from host_stack.errors import BadInput, LibraError
+from host_stack.layout import Layout
+
+SOURCE_DIR = Path(__file__).resolve().parent.parent / "p4src"
+BUILD_DIR = SOURCE_DIR / "build"
+
+
+class StaleArtifact(LibraError):
+    """A committed artifact was not made from the sources beside it."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A compiled program.
+
+    Attributes:
+        name: file name without endings.
+        device_config: the bmv2 JSON.
+        p4info: P4Info in text form.
+        layout: LANES, rows, W and program version.
+        compiler: version of the compiler.
+        sources_sha256: of the sources that it was made from.
+    """
+
+    name: str
+    device_config: bytes
+    p4info: str
+    layout: Layout
+    compiler: str
+    sources_sha256: str
+
+    @classmethod
+    def load(cls, name: str = "libra", folder: Path = BUILD_DIR) -> Artifact:
+        """Read a program from `folder`; `BadInput` if it is not there or not whole."""
+        try:
+            build: dict[str, Any] = json.loads((folder / f"{name}.build.json").read_text())
+            device_config = (folder / f"{name}.json").read_bytes()
+            p4info = (folder / f"{name}.p4info.txtpb").read_text()
+            for ending, content in ((".json", device_config), (".p4info.txtpb", p4info.encode())):
+                if build["artifacts"][name + ending] != sha256(content):
+                    raise StaleArtifact(
+                        f"{folder / (name + ending)} is not the file that the compiler made; "
+                        "run `make p4`"
+                    )
+            return cls(
+                name,
+                device_config,
+                p4info,
+                Layout(**build["layout"]),
+                str(build["compiler"]),
+                str(build["sources_sha256"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"no compiled program {name!r} in {folder}: {error}") from error
+
+    def require_current(self) -> None:
+        """Raise `StaleArtifact` if the sources have changed since the program was compiled."""
+        current = sources_sha256()
+        if current != self.sources_sha256:
+            raise StaleArtifact(
+                f"{self.name}: compiled from sources {self.sources_sha256[:12]}, but "
+                f"{SOURCE_DIR} holds {current[:12]}; run `make p4`"
+            )
+
+
+def sha256(content: bytes) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def source_files() -> list[Path]:
+    """The P4 sources, in a fixed order."""
+    return sorted([*SOURCE_DIR.glob("*.p4"), *(SOURCE_DIR / "include").glob("*.p4")])
+
+
+def sources_sha256() -> str:
+    """One hash of all P4 sources: their names and contents."""
+    digest = hashlib.sha256()
+    for path in source_files():
+        digest.update(path.relative_to(SOURCE_DIR).as_posix().encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

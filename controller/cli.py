@@ -1,0 +1,166 @@
+"""The command line `libra`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from controller.targets import TARGETS
+from host_stack.errors import LibraError
+from mininet_topos.options import MODES, OPTIMIZERS, RunOptions
+from mininet_topos.runner import run as run_experiment
+
+app = typer.Typer(
+    add_completion=True,
+    no_args_is_help=True,
+    help="In-network aggregation of the hot parameters of sparse models.",
+)
+DEFAULTS = RunOptions()
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"libra {metadata.version('libra-ina')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Version.")
+    ] = False,
+) -> None:
+    """In-network aggregation of the hot parameters of sparse models."""
+
+
+@app.command()
+def run(
+    dataset: Annotated[
+        str, typer.Option(help="movielens, synthetic[:NAME=NUMBER,…] or svmlight:FILE.")
+    ] = DEFAULTS.dataset,
+    model: Annotated[
+        str | None, typer.Option(help="fm or lr; default: fm for ratings, lr for 0 and 1.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Worker hosts.")] = DEFAULTS.workers,
+    rounds: Annotated[int, typer.Option(help="Rounds of synchronous training.")] = DEFAULTS.rounds,
+    batch: Annotated[int, typer.Option(help="Examples per worker and round.")] = DEFAULTS.batch,
+    optimizer: Annotated[
+        str, typer.Option(help=f"Of the server: {', '.join(OPTIMIZERS)}.")
+    ] = DEFAULTS.optimizer,
+    learning_rate: Annotated[
+        float, typer.Option(help="Of the optimiser.")
+    ] = DEFAULTS.learning_rate,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(help=f"May be repeated; default: all of {', '.join(MODES)}."),
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option(help="; ".join(f"{t.name}: {t.description}" for t in TARGETS.values()) + "."),
+    ] = DEFAULTS.target,
+    link_mbps: Annotated[
+        float, typer.Option(help="Rate of every link, each way, in Mbit/s.")
+    ] = DEFAULTS.link_mbps,
+    hot: Annotated[
+        int | None,
+        typer.Option(help="Hot keys on the switch; default: what saves most bytes."),
+    ] = None,
+    fraction_bits: Annotated[
+        int | None,
+        typer.Option("--fraction-bits", "-F", help="Scale F; default: from sampled gradients."),
+    ] = None,
+    sample: Annotated[
+        float, typer.Option(help="Share of the training data that identifies hot keys.")
+    ] = DEFAULTS.sample,
+    seed: Annotated[int, typer.Option(help="Seed of data, model and batches.")] = DEFAULTS.seed,
+    transport: Annotated[
+        str, typer.Option(help="batch: the fast path; scapy: slow, one packet at a time.")
+    ] = DEFAULTS.transport,
+    evaluate_every: Annotated[
+        int, typer.Option(help="Rounds between measurements of quality.")
+    ] = DEFAULTS.evaluate_every,
+    checkpoint_every: Annotated[
+        int, typer.Option(help="Rounds between checkpoints of the server; 0 for none.")
+    ] = DEFAULTS.checkpoint_every,
+    out: Annotated[Path, typer.Option(help="Folder of results.")] = DEFAULTS.out,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Also write run.json to this file.")
+    ] = None,
+) -> None:
+    """Train a sparse model in a Mininet emulation, with and without the switch, and report.
+
+    Ends with run.json, plots and report.html in OUT/<time>; OUT/latest points there.
+    """
+    options = RunOptions(
+        dataset=dataset,
+        model=model or ("fm" if dataset == "movielens" else "lr"),
+        workers=workers,
+        rounds=rounds,
+        batch=batch,
+        optimizer=optimizer,
+        learning_rate=learning_rate,
+        modes=tuple(dict.fromkeys(mode)) if mode else DEFAULTS.modes,
+        target=target,
+        link_mbps=link_mbps,
+        hot=hot,
+        fraction_bits=fraction_bits,
+        sample=sample,
+        seed=seed,
+        transport=transport,
+        evaluate_every=evaluate_every,
+        checkpoint_every=checkpoint_every,
+        out=out,
+    )
+    console = Console()
+    summary, folder = run_experiment(options, console.print)
+    if json_path is not None:
+        json_path.write_text(json.dumps(summary, indent=2) + "\n")
+    show_summary(console, summary, folder)
+    if len({entry["model_sha256"] for entry in summary["modes"].values()}) > 1:
+        raise LibraError("the models of the modes differ: this is a defect, please report it")
+
+
+def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> None:
+    """Print the table and the headline of a finished run."""
+    table = Table("mode", "s per round", "server in", "server out", "quality", "model SHA-256")
+    for name, mode in summary["modes"].items():
+        server = mode["bytes"]["server"]
+        metrics = mode["quality"]["metrics"]
+        table.add_row(
+            name,
+            f"{mode['round_s_median']:.3f}",
+            f"{server['from_switch'] / 1e6:.2f} MB",
+            f"{server['to_switch'] / 1e6:.2f} MB",
+            ", ".join(f"{metric} {values[-1]:.4f}" for metric, values in metrics.items()),
+            mode["model_sha256"][:16],
+        )
+    console.print(table)
+    if summary["speedup"] is not None:
+        console.print(
+            f"speed-up {summary['speedup']:.2f}× over server-only; link bytes allow "
+            f"{summary['bound']:.2f}×"
+        )
+    console.print(f"report: {folder / 'report.html'}")
+
+
+def main() -> None:
+    """Run the command line; an expected error is one line and an exit code."""
+    try:
+        app()
+    except LibraError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The host stack: wire format, arithmetic, transport, worker and server."""

@@ -1,0 +1,85 @@
+"""The software aggregator: the server's sums, in the same arithmetic as the switch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from host_stack.fixedpoint import (
+    FloatArray,
+    IntArray,
+    MaskArray,
+    check_fraction_bits,
+    to_fixed,
+    to_float32,
+)
+
+KeyIndex = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Escaped:
+    """Gradients that do not fit in fixed point, of one worker."""
+
+    rank: int
+    keys: KeyIndex
+    values: FloatArray
+
+
+class SoftwareAggregator:
+    """Sums of one round over keys 0…num_keys - 1.
+
+    Gradients are summed as int64 fixed point; those that escape are added in float64, in the
+    order of ranks, to the rounded-once sum of the others (section 3 of the design). A sum is thus
+    a function of the gradients alone, whatever the order in which they came.
+    """
+
+    def __init__(self, num_keys: int, fraction_bits: int) -> None:
+        self._fraction_bits = check_fraction_bits(fraction_bits)
+        self._sums = np.zeros(num_keys, np.int64)
+        self._touched = np.zeros(num_keys, np.bool_)
+        self._escaped: list[_Escaped] = []
+        self.escaped_count = 0
+
+    def add(self, rank: int, keys: KeyIndex, gradients: FloatArray) -> None:
+        """Add float32[n] gradients of a worker at int64[n] keys; a key may occur repeatedly."""
+        fixed, escape = to_fixed(gradients, self._fraction_bits)
+        np.add.at(self._sums, keys, fixed)
+        self._touched[keys] = True
+        if escape.any():
+            self._escaped.append(_Escaped(rank, keys[escape], gradients[escape]))
+            self.escaped_count += int(escape.sum())
+
+    def add_sums(self, keys: KeyIndex, sums: IntArray) -> None:
+        """Add int64[n] sums that a switch made, at int64[n] unique keys."""
+        self._sums[keys] += sums
+        self._touched[keys] = True
+
+    def touched(self) -> MaskArray:
+        """bool[num_keys]: the keys with a contribution in this round; a view."""
+        return self._touched
+
+    def take(self) -> tuple[KeyIndex, FloatArray]:
+        """End the round: its touched keys (int64[n], ascending) and float32[n] sums."""
+        keys = np.flatnonzero(self._touched)
+        sums = to_float32(self._sums[keys], self._fraction_bits)
+        if self._escaped:
+            self._add_escaped(keys, sums)
+        self._sums[keys] = 0
+        self._touched[keys] = False
+        self._escaped.clear()
+        return keys, sums
+
+    def _add_escaped(self, keys: KeyIndex, sums: FloatArray) -> None:
+        exact = np.ldexp(self._sums[keys].astype(np.float64), -self._fraction_bits)
+        affected = np.zeros(len(keys), np.bool_)
+        # A worker has each key once per round, so ranks order the terms of a sum completely.
+        for part in sorted(self._escaped, key=lambda escaped: escaped.rank):
+            at = np.searchsorted(keys, part.keys)
+            with np.errstate(invalid="ignore", over="ignore"):
+                np.add.at(exact, at, part.values.astype(np.float64))
+            affected[at] = True
+        with np.errstate(over="ignore"):
+            sums[affected] = exact[affected].astype(np.float32)

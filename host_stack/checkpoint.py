@@ -1,0 +1,50 @@
+"""Checkpoints of the server: one .npz, written beside and renamed, so that one is always whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from host_stack.errors import BadInput
+from host_stack.fixedpoint import FloatArray
+from host_stack.npz import reading_npz, vector
+
+SCHEMA_VERSION = 1
+_STATE = "state_"
+
+
+def save_checkpoint(
+    path: Path, rounds: int, parameters: FloatArray, state: dict[str, NDArray[np.float32]]
+) -> None:
+    """Write the model after `rounds` committed rounds, with the optimiser's `state` arrays."""
+    temporary = path.with_name(path.name + ".part")
+    arrays = {_STATE + name: array for name, array in state.items()}
+    with temporary.open("wb") as file:
+        np.savez(
+            file,
+            schema=np.int64(SCHEMA_VERSION),
+            rounds=np.int64(rounds),
+            parameters=parameters,
+            **arrays,  # type: ignore[arg-type]
+        )
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def load_checkpoint(path: Path) -> tuple[int, FloatArray, dict[str, NDArray[np.float32]]]:
+    """(rounds, parameters, optimiser state) of a checkpoint; `BadInput` if the file is none."""
+    with reading_npz(path, "checkpoint") as file:
+        if int(file["schema"]) != SCHEMA_VERSION:
+            raise BadInput(
+                f"{path}: schema {int(file['schema'])}, this version reads {SCHEMA_VERSION}"
+            )
+        state = {
+            name.removeprefix(_STATE): vector(file, name, np.float32)
+            for name in file.files
+            if name.startswith(_STATE)
+        }
+        return int(file["rounds"]), vector(file, "parameters", np.float32), state

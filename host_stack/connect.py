@@ -1,0 +1,47 @@
+"""Open what a host needs to take part in a job: its transport and its ps-lite node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from host_stack.codec import Codec
+from host_stack.errors import BadInput
+from host_stack.job import Job
+from host_stack.kv.config import KVConfig
+from host_stack.kv.ids import Role
+from host_stack.kv.node import Node
+from host_stack.scapy_transport import ScapyTransport
+from host_stack.transport import BatchTransport, Transport, open_udp
+
+TRANSPORTS = ("batch", "scapy")
+
+
+def open_transport(job: Job, address: str, groups: Sequence[str] = ()) -> Transport:
+    """The job's kind of transport at `address`; `BadInput` for an unknown kind or a taken port."""
+    if job.transport == "batch":
+        return BatchTransport(open_udp(address, groups=groups), Codec(job.layout).max_bytes)
+    if job.transport == "scapy":
+        return ScapyTransport(address, Codec(job.layout).max_bytes, job.layout.lanes, groups)
+    raise BadInput(f"transport {job.transport!r}: known are {', '.join(TRANSPORTS)}")
+
+
+def worker_node(job: Job, address: str) -> Node:
+    """The ps-lite node of a worker, received in the caller's thread."""
+    return Node(_config(job, Role.WORKER, address), threaded=False)
+
+
+def server_node(job: Job, address: str) -> Node:
+    """The ps-lite node of the server, received in the caller's thread."""
+    return Node(_config(job, Role.SERVER, address), threaded=False)
+
+
+def _config(job: Job, role: Role, address: str) -> KVConfig:
+    host, port = job.scheduler
+    return KVConfig(
+        role=role,
+        root_host=host,
+        root_port=port,
+        num_workers=len(job.workers),
+        num_servers=1,
+        node_host=address,
+    )

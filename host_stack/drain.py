@@ -1,0 +1,211 @@
+"""Draining: the server reads the sums of the touched rows out of the switch."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from host_stack.codec import (
+    DRAIN,
+    Codec,
+    DrainedCells,
+    Records,
+    fill_header,
+    overlay,
+    version_op,
+)
+from host_stack.errors import DrainFailed
+from host_stack.fixedpoint import IntArray, MaskArray
+from host_stack.job import Job
+from host_stack.rtt import RttEstimator
+from host_stack.transport import Received, Transport, ipv4
+from host_stack.wire import DrainFormat, Op
+
+MAX_RUN = 32
+"""Rows that one DRAIN asks for."""
+
+MAX_OUTSTANDING = 128
+"""Rows asked for and not yet answered: bounds the queue on the server's link."""
+
+
+@dataclass
+class DrainStats:
+    """What drains cost, summed over rounds."""
+
+    rows: int = 0
+    requests: int = 0
+    asked_again: int = 0
+
+
+class Drain:
+    """Asks a switch for rows of one round until it has all of them.
+
+    Reading changes nothing in the switch, so a lost request or answer is asked for again.
+    """
+
+    def __init__(self, job: Job, transport: Transport, codec: Codec) -> None:
+        self._job = job
+        self._transport = transport
+        self._codec = codec
+        self._switch = ipv4(job.switch)
+        self._rtt = RttEstimator()
+        self.stats = DrainStats()
+
+    def run(
+        self,
+        tag: int,
+        rows: IntArray,
+        digits: MaskArray,
+        deadline_s: float,
+        on_other: Callable[[Received, MaskArray], None],
+    ) -> list[DrainedCells]:
+        """Drain `rows` (int64[n], ascending) of the round of `tag`.
+
+        Args:
+            tag: epoch and round.
+            rows: the rows.
+            digits: bool[n], rows that are wanted as digits and not as finished float32.
+            deadline_s: seconds without progress after which the drain fails.
+            on_other: is given datagrams that are no answer to this drain, as (batch, bool mask).
+
+        Raises:
+            DrainFailed: the switch did not answer in time.
+        """
+        state = _Pending(rows, digits)
+        cells: list[DrainedCells] = []
+        progress = time.monotonic()
+        while not state.answered.all():
+            self._ask(state, tag)
+            if self._wait(state):
+                received = self._transport.receive()
+                if part := self._take(received, state, tag, on_other):
+                    cells += part
+                    progress = time.monotonic()
+            if time.monotonic() - progress > deadline_s:
+                raise DrainFailed(
+                    f"switch {self._job.switch} did not answer {int((~state.answered).sum())} of "
+                    f"{len(rows)} rows within {deadline_s:g} s; check that it runs and knows "
+                    f"job {self._job.job} (`libra probe`)"
+                )
+        self.stats.rows += len(rows)
+        return cells
+
+    def _ask(self, state: _Pending, tag: int) -> None:
+        now = time.monotonic()
+        late = state.late(now, self._rtt.rto_s)
+        if len(late):
+            self._rtt.back_off()
+            self.stats.asked_again += len(late)
+            state.asked_again[late] = True
+        room = max(0, MAX_OUTSTANDING - state.outstanding())
+        wanted = np.concatenate([late, state.fresh(room)])
+        if not len(wanted):
+            return
+        firsts, counts = _runs(np.sort(wanted), state.rows, state.digits)
+        requests = np.zeros(len(firsts), DRAIN)
+        fill_header(
+            requests["header"], Op.DRAIN, job=self._job.job, worker=self._job.server_rank, tag=tag
+        )
+        requests["row"] = state.rows[firsts]
+        requests["rows"] = counts
+        requests["format"] = np.where(
+            state.digits[firsts], DrainFormat.DIGITS, DrainFormat.FLOAT32
+        )
+        data = requests.view(np.uint8).reshape(len(requests), DRAIN.itemsize)
+        lengths = np.full(len(requests), DRAIN.itemsize, np.int64)
+        self.stats.requests += self._transport.send(data, lengths, self._switch)
+        state.asked_at[wanted] = now
+
+    def _wait(self, state: _Pending) -> bool:
+        timeout_s = max(0.0, state.next_due(self._rtt.rto_s) - time.monotonic())
+        ready, _, _ = select.select([self._transport.fileno()], [], [], timeout_s)
+        return bool(ready)
+
+    def _take(
+        self,
+        received: Received,
+        state: _Pending,
+        tag: int,
+        on_other: Callable[[Received, MaskArray], None],
+    ) -> list[DrainedCells]:
+        records = overlay(received.data, self._codec.drained)
+        good = self._is_answer(received, records, tag)
+        if not good.all():
+            on_other(received, ~good)
+        index = np.minimum(np.searchsorted(state.rows, records["row"]), len(state.rows) - 1)
+        as_digits = records["format"] == DrainFormat.DIGITS
+        good &= (state.rows[index] == records["row"]) & state.open()[index]
+        good &= as_digits == state.digits[index]
+        at = np.flatnonzero(good)
+        # Of two answers for a row in one batch, the first counts.
+        _, first = np.unique(index[at], return_index=True)
+        at = at[np.sort(first)]
+        state.answered[index[at]] = True
+        clear = index[at][~state.asked_again[index[at]]]
+        self._rtt.sample(time.monotonic() - state.asked_at[clear])
+        parts = []
+        for form in DrainFormat:
+            chosen = at[records["format"][at] == form]
+            if len(chosen):
+                parts.append(self._codec.decode_drained(records[chosen], form))
+        return parts
+
+    def _is_answer(self, received: Received, records: Records, tag: int) -> MaskArray:
+        header = records["header"]
+        good: MaskArray = (
+            (received.lengths >= self._codec.drained_prefix)
+            & (header["version_op"] == version_op(Op.DRAINED))
+            & (header["job"] == self._job.job)
+            & (header["tag"] == tag)
+            & (received.sources == self._switch)
+            & (records["format"] <= DrainFormat.FLOAT32)
+            & (received.lengths == self._codec.drained_lengths(records))
+        )
+        return good
+
+
+class _Pending:
+    """Which rows of a drain were asked for and answered; all arrays are of the drain's length."""
+
+    def __init__(self, rows: IntArray, digits: MaskArray) -> None:
+        self.rows = rows
+        self.digits = digits
+        self.answered = np.zeros(len(rows), np.bool_)
+        self.asked_again = np.zeros(len(rows), np.bool_)
+        self.asked_at = np.full(len(rows), np.inf)
+
+    def open(self) -> MaskArray:
+        """bool[n]: asked for and not answered."""
+        asked: MaskArray = np.isfinite(self.asked_at)
+        return asked & ~self.answered
+
+    def outstanding(self) -> int:
+        return int(self.open().sum())
+
+    def fresh(self, limit: int) -> NDArray[np.intp]:
+        return np.flatnonzero(np.isinf(self.asked_at))[:limit]
+
+    def late(self, now: float, rto_s: float) -> NDArray[np.intp]:
+        return np.flatnonzero(self.open() & (now - self.asked_at > rto_s))[:MAX_OUTSTANDING]
+
+    def next_due(self, rto_s: float) -> float:
+        return float(self.asked_at[self.open()].min(initial=np.inf)) + rto_s
+
+
+def _runs(
+    wanted: NDArray[np.intp], rows: IntArray, digits: MaskArray
+) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Split ascending indices into runs of adjacent rows of one format, at most MAX_RUN long."""
+    breaks = (np.diff(rows[wanted]) != 1) | (np.diff(digits[wanted].astype(np.int8)) != 0)
+    run_start = np.concatenate([[0], np.flatnonzero(breaks) + 1])
+    run_length = np.diff(np.concatenate([run_start, [len(wanted)]]))
+    pieces = -(-run_length // MAX_RUN)
+    nth = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    starts = np.repeat(run_start, pieces) + nth * MAX_RUN
+    counts = np.minimum(MAX_RUN, np.repeat(run_start + run_length, pieces) - starts)
+    return wanted[starts], counts.astype(np.int64)

@@ -1,0 +1,28 @@
+"""The root of the project's exceptions; the command line makes a line and an exit code of them."""
+
+
+class LibraError(Exception):
+    """What went wrong, what is allowed and what to do, in one line.
+
+    `exit_code` is what the command line returns: 1 for a failed run, 2 for bad input.
+    """
+
+    exit_code: int = 1
+
+
+class BadInput(LibraError):
+    """A value given by the user or a peer is outside of what is allowed."""
+
+    exit_code = 2
+
+
+class LayoutMismatch(LibraError):
+    """Host, controller and switch disagree on LANES, the window or the version."""
+
+
+class PushFailed(LibraError):
+    """A push could not be completed; it names the packets that are not acknowledged."""
+
+
+class DrainFailed(LibraError):
+    """The switch did not answer a drain within the deadline."""

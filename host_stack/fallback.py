@@ -1,0 +1,119 @@
+"""The fall-back path: GRAD packets that no switch took reach the server and are summed there."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from host_stack.aggregator import SoftwareAggregator
+from host_stack.codec import HEADER, Bytes, Codec, Records, overlay, version_op
+from host_stack.fixedpoint import IntArray, MaskArray
+from host_stack.job import Job
+from host_stack.layout import ROUND_BITS, make_tag
+from host_stack.placement import Placement
+from host_stack.sequence import SequenceWindow
+from host_stack.transport import Received, Transport, ipv4
+from host_stack.wire import HEADER_BYTES, Flag, Op
+
+
+class Fallback:
+    """Checks, adds and acknowledges GRAD packets at the server, with a counter for each reason."""
+
+    def __init__(
+        self,
+        job: Job,
+        placement: Placement,
+        aggregator: SoftwareAggregator,
+        transport: Transport,
+        codec: Codec,
+    ) -> None:
+        self._job = job
+        self._placement = placement
+        self._aggregator = aggregator
+        self._transport = transport
+        self._codec = codec
+        self._key_of = placement.keys.astype(np.int64)
+        self._addresses = np.array([ipv4(a) for a in job.workers], np.uint32)
+        self._seen = SequenceWindow(len(job.workers), job.layout.window)
+        self.counters: Counter[str] = Counter()
+
+    def take(self, received: Received, mask: MaskArray, round_: int) -> None:
+        """Handle the datagrams `mask` of a batch while `round_` is open."""
+        records = overlay(received.data, self._codec.grad)
+        at = np.flatnonzero(mask & self._is_grad(received, records))
+        self._count("malformed", int(mask.sum()) - len(at))
+        at = at[self._of_members(received, records, at)]
+        header = records["header"][at]
+        epoch = header["tag"].astype(np.int64) >> ROUND_BITS
+        current = header["tag"] == make_tag(self._job.epoch, round_)
+        committed = (epoch == self._job.epoch) & (header["tag"] < make_tag(self._job.epoch, round_))
+        self._count("wrong_epoch", int((epoch != self._job.epoch).sum()))
+        self._count("early", int((~current & ~committed & (epoch == self._job.epoch)).sum()))
+        # An open round's packet is added once; a committed round's one had been counted.
+        self._count("stale", int(committed.sum()))
+        counted = self._add(records, at[current])
+        duplicate = np.zeros(len(received), np.bool_)
+        duplicate[at[committed]] = True
+        duplicate[at[current][~counted]] = True
+        answered = at[current | committed]
+        self._acknowledge(records["header"][answered], duplicate[answered])
+
+    def _is_grad(self, received: Received, records: Records) -> MaskArray:
+        good: MaskArray = (
+            (received.lengths == self._codec.grad.itemsize)
+            & (records["header"]["version_op"] == version_op(Op.GRAD))
+            & (records["header"]["job"] == self._job.job)
+        )
+        return good
+
+    def _of_members(
+        self, received: Received, records: Records, at: NDArray[np.intp]
+    ) -> MaskArray:
+        """bool[len(at)]: rank and source address belong together, and every cell holds a key."""
+        ranks = records["header"]["worker"][at].astype(np.int64)
+        known = ranks < len(self._addresses)
+        address = self._addresses[np.where(known, ranks, 0)]
+        member: MaskArray = known & (address == received.sources[at])
+        self._count("foreign", int((~member).sum()))
+        packets, lanes, rows, _ = self._codec.decode_grads(records[at])
+        unknown = packets[self._placement.index_of(lanes, rows) < 0]
+        placed = np.ones(len(at), np.bool_)
+        placed[unknown] = False
+        self._count("unknown_cell", int((member & ~placed).sum()))
+        return member & placed
+
+    def _add(self, records: Records, at: NDArray[np.intp]) -> MaskArray:
+        """Add the packets that are new; return bool[len(at)], true where one was added."""
+        header = records["header"][at]
+        ranks = header["worker"].astype(np.int64)
+        epochs = header["tag"].astype(np.int64) >> ROUND_BITS
+        seqs = header["seq"].astype(np.int64)
+        new = self._seen.is_new(ranks, epochs, seqs)
+        self._seen.mark(ranks[new], epochs[new], seqs[new])
+        chosen = at[new]
+        packets, lanes, rows, gradients = self._codec.decode_grads(records[chosen])
+        keys = self._key_of[self._placement.index_of(lanes, rows)]
+        owner = ranks[new][packets]
+        for rank in np.unique(owner):
+            mine = owner == rank
+            self._aggregator.add(int(rank), keys[mine], gradients[mine])
+        self._count("added", int(new.sum()))
+        self._count("duplicate", int((~new).sum()))
+        return new
+
+    def _acknowledge(self, headers: Records, duplicate: MaskArray) -> None:
+        acks = headers.copy()
+        acks["version_op"] = version_op(Op.ACK)
+        acks["flags"] = np.where(duplicate, Flag.BY_SERVER | Flag.DUPLICATE, Flag.BY_SERVER)
+        ranks = acks["worker"]
+        for rank in np.unique(ranks):
+            mine = acks[ranks == rank]
+            data: Bytes = mine.view(np.uint8).reshape(len(mine), HEADER.itemsize)
+            lengths: IntArray = np.full(len(mine), HEADER_BYTES, np.int64)
+            self._transport.send(data, lengths, int(self._addresses[rank]))
+
+    def _count(self, reason: str, packets: int) -> None:
+        if packets:
+            self.counters[reason] += packets

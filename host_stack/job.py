@@ -1,0 +1,88 @@
+"""The description of a job that the controller gives to workers and server."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from host_stack.errors import BadInput
+from host_stack.fixedpoint import check_fraction_bits
+from host_stack.layout import MAX_EPOCH, MAX_WORKERS, SERVER_RANK, Layout
+from host_stack.transport import ipv4
+
+
+DEFAULT_TIMEOUTS_S: Final = {"push": 10.0, "drain": 5.0, "commit": 60.0}
+"""Seconds without progress after which a push, a drain or the wait for a commit fails."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What workers and server of a job must know.
+
+    Attributes:
+        job: identifier on the wire, 1…65535.
+        epoch: incarnation on the switch, 1…4095.
+        fraction_bits: F, the fixed-point scale.
+        num_keys: keys are 0…num_keys - 1.
+        layout: sizes of the switch program.
+        workers: IPv4 addresses by rank.
+        server: IPv4 address of the parameter server.
+        switch: IPv4 address of the first switch of a drain.
+        group: IPv4 multicast group of UPDATEs.
+        scheduler: address and port of the ps-lite scheduler.
+        transport: "batch" (the fast path) or "scapy".
+    """
+
+    job: int
+    epoch: int
+    fraction_bits: int
+    num_keys: int
+    layout: Layout
+    workers: tuple[str, ...]
+    server: str
+    switch: str
+    group: str
+    scheduler: tuple[str, int]
+    transport: str = "batch"
+    timeouts_s: dict[str, float] = field(default_factory=lambda: dict(DEFAULT_TIMEOUTS_S))
+
+    def __post_init__(self) -> None:
+        if not 0 < self.job <= 0xFFFF:
+            raise BadInput(f"job {self.job}: allowed are 1 to 65535")
+        if not 0 < self.epoch <= MAX_EPOCH:
+            raise BadInput(f"epoch {self.epoch}: allowed are 1 to {MAX_EPOCH}")
+        if not 0 < len(self.workers) <= MAX_WORKERS:
+            raise BadInput(f"{len(self.workers)} workers: allowed are 1 to {MAX_WORKERS}")
+        if self.num_keys <= 0:
+            raise BadInput(f"{self.num_keys} keys: at least one is needed")
+        check_fraction_bits(self.fraction_bits)
+        for address in (*self.workers, self.server, self.switch, self.group):
+            ipv4(address)
+
+    @property
+    def server_rank(self) -> int:
+        """The `worker` field of packets that the server sends."""
+        return SERVER_RANK
+
+    def save(self, path: Path) -> None:
+        """Write the job as JSON."""
+        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Job:
+        """Read a job file; `BadInput` names what is wrong with it."""
+        try:
+            fields: dict[str, Any] = json.loads(path.read_text())
+            host, port = fields["scheduler"]
+            return cls(
+                **{
+                    **fields,
+                    "layout": Layout(**fields["layout"]),
+                    "workers": tuple(fields["workers"]),
+                    "scheduler": (str(host), int(port)),
+                }
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"{path} is not a job file: {error}") from error

@@ -1,0 +1,140 @@
+"""Configuration of a node, from code or from ps-lite's environment variables."""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from host_stack.kv.errors import KVConfigError
+from host_stack.kv.ids import Role
+
+MAX_PER_ROLE = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class KVConfig:
+    """Who a node is, where the scheduler is, and how long anything may take.
+
+    `root_port` 0 lets a scheduler choose a free port; `node_port` 0 does so for the others.
+    `node_host` is the address that peers connect to; None takes that of the route to the
+    scheduler. Raises KVConfigError where a value is out of range.
+    """
+
+    role: Role
+    root_host: str
+    root_port: int
+    num_workers: int
+    num_servers: int
+    node_host: str | None = None
+    node_port: int = 0
+    start_timeout_s: float = 60.0
+    wait_timeout_s: float = 60.0
+    barrier_timeout_s: float = 60.0
+    send_timeout_s: float = 10.0
+    linger_s: float = 2.0
+    max_frame_bytes: int = 256 << 20
+    queue_messages: int = 1000
+
+    def __post_init__(self) -> None:
+        """Check every value that could come from a user."""
+        for name in ("num_workers", "num_servers"):
+            _check_range(name, getattr(self, name), 1, MAX_PER_ROLE)
+        _check_range("root_port", self.root_port, 0 if self.role is Role.SCHEDULER else 1, 65535)
+        _check_range("node_port", self.node_port, 0, 65535)
+        _check_range("max_frame_bytes", self.max_frame_bytes, 1 << 10, 1 << 40)
+        _check_range("queue_messages", self.queue_messages, 1, 1 << 20)
+        for name in ("start", "wait", "barrier", "send"):
+            if not 0 < getattr(self, f"{name}_timeout_s") < float("inf"):
+                value = getattr(self, f"{name}_timeout_s")
+                raise KVConfigError(f"{name}_timeout_s = {value} must be positive and finite")
+        if not 0 <= self.linger_s < float("inf"):
+            raise KVConfigError(f"linger_s = {self.linger_s} must be finite, 0 or more")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> "KVConfig":
+        """Read the `DMLC_*` variables of ps-lite (and `PORT`)."""
+        env = os.environ if environ is None else environ
+        _refuse_unsupported(env)
+        interface = env.get("DMLC_INTERFACE")
+        host = env.get("DMLC_NODE_HOST") or (interface and address_of_interface(interface))
+        return cls(
+            role=_role(_required(env, "DMLC_ROLE")),
+            root_host=_required(env, "DMLC_PS_ROOT_URI"),
+            root_port=_number("DMLC_PS_ROOT_PORT", _required(env, "DMLC_PS_ROOT_PORT")),
+            num_workers=_number("DMLC_NUM_WORKER", _required(env, "DMLC_NUM_WORKER")),
+            num_servers=_number("DMLC_NUM_SERVER", _required(env, "DMLC_NUM_SERVER")),
+            node_host=host or None,
+            node_port=_number("PORT", env.get("PORT") or "0"),
+        )
+
+
+def _check_range(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise KVConfigError(f"{name} = {value} is outside of {low} to {high}")
+
+
+def _required(env: Mapping[str, str], name: str) -> str:
+    value = env.get(name)
+    if not value:
+        raise KVConfigError(f"the environment variable {name} is not set; every node needs it")
+    return value
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise KVConfigError(f"{name} = {text!r} is not a whole number") from None
+
+
+def _role(text: str) -> Role:
+    try:
+        return Role[text.upper()]
+    except KeyError:
+        raise KVConfigError(
+            f"DMLC_ROLE = {text!r} is not one of scheduler, server, worker"
+        ) from None
+
+
+def _refuse_unsupported(env: Mapping[str, str]) -> None:
+    """Refuse settings of ps-lite that change the protocol and are not implemented here."""
+    for name in ("DMLC_LOCAL", "PS_RESEND"):
+        if env.get(name, "0") not in ("", "0"):
+            raise KVConfigError(f"{name} = {env[name]} is not supported; unset it on every node")
+    if env.get("DMLC_PS_VAN_TYPE", "zmq") != "zmq":
+        raise KVConfigError(f"DMLC_PS_VAN_TYPE = {env['DMLC_PS_VAN_TYPE']}: only zmq is supported")
+
+
+def address_of_interface(name: str) -> str:
+    """IPv4 address of a network interface; raises KVConfigError if it has none."""
+    import fcntl  # noqa: PLC0415 - exists on Unix alone, and only this function needs it
+    import struct  # noqa: PLC0415
+
+    siocgifaddr = 0x8915
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            request = struct.pack("256s", name.encode()[:15])
+            answer = fcntl.ioctl(probe.fileno(), siocgifaddr, request)
+        except OSError as error:
+            raise KVConfigError(
+                f"DMLC_INTERFACE = {name!r} has no IPv4 address: {error.strerror}"
+            ) from None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def resolve(host: str) -> str:
+    """IPv4 address of a host name."""
+    try:
+        return socket.gethostbyname(host)
+    except OSError as error:
+        raise KVConfigError(f"host {host!r} cannot be resolved: {error}") from None
+
+
+def address_towards(host: str) -> str:
+    """Own IPv4 address on the route to a host; sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((resolve(host), 9))
+        except OSError as error:
+            raise KVConfigError(f"no route to {host}: {error.strerror}; set node_host") from None
+        return str(probe.getsockname()[0])

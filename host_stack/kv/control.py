@@ -1,0 +1,215 @@
+"""Control messages: one handler for each command, and the state that they change.
+
+The scheduler registers nodes, sends the roster, and counts arrivals at barriers. The other
+nodes learn the roster and hear that a barrier is complete.
+"""
+
+import itertools
+import logging
+from typing import TYPE_CHECKING
+
+from host_stack.kv.errors import KVProtocolError, KVTimeout, KVUsageError
+from host_stack.kv.ids import SCHEDULER_ID, Role, describe, role_of
+from host_stack.kv.message import Message
+from host_stack.kv.roster import Barriers, Registration, check_roster
+from host_stack.kv.wire import Command, Control, Meta, NodeInfo
+
+if TYPE_CHECKING:
+    from host_stack.kv.node import Node
+
+_LOG = logging.getLogger(__name__)
+
+
+class ControlPlane:
+    """The part of a node that speaks with the scheduler, or is it."""
+
+    def __init__(self, node: "Node") -> None:
+        """Know nothing yet but the size of the job."""
+        config = node.config
+        self._node = node
+        self._timestamps = itertools.count()
+        self._registered = False
+        self._registration = Registration(config.num_workers, config.num_servers)
+        self._barriers = Barriers(config.num_workers, config.num_servers)
+        self._barrier_group = 0
+        self._known: frozenset[int] = frozenset()
+        self.roster: tuple[NodeInfo, ...] = ()
+        self._handlers = {
+            Command.ADD_NODE: self._on_add_node,
+            Command.BARRIER: self._on_barrier,
+            Command.HEARTBEAT: self._on_heartbeat,
+        }
+
+    @property
+    def _is_scheduler(self) -> bool:
+        return self._node.role is Role.SCHEDULER
+
+    def knows(self, peer: int) -> bool:
+        """Whether a node id is in the roster."""
+        return peer in self._known
+
+    def handle(self, message: Message, control: Control) -> None:
+        """Act on a control message, or count it where it has no meaning here.
+
+        TERMINATE and ACK are among these: a node stops by its own decision only, and nothing
+        is resent that an ACK could settle.
+        """
+        handler = self._handlers.get(control.cmd)  # type: ignore[call-overload]
+        if handler is None:
+            self._node.stats.unknown_command += 1
+            _LOG.debug("control command %d from %s has no meaning here", control.cmd, message.peer)
+            return
+        handler(message, control)
+
+    def _send(self, peer: int, control: Control, **fields: int | bool) -> None:
+        """Send a control message; a peer that takes none is counted, never waited for."""
+        meta = Meta(control=control, timestamp=next(self._timestamps), **fields)  # type: ignore[arg-type]
+        try:
+            self._node.send(peer, meta)
+        except KVTimeout as error:
+            self._node.stats.undeliverable += 1
+            _LOG.warning("control message lost: %s", error)
+
+    # -- registration -----------------------------------------------------------------------
+
+    def register(self) -> None:
+        """Open the connection to the scheduler and, unless this is it, tell it about this node."""
+        if self._registered:
+            return
+        self._registered = True
+        config, info = self._node.config, self._node.info
+        port = info.port if self._is_scheduler else config.root_port
+        self._node.connect(SCHEDULER_ID, config.root_host, port)
+        if not self._is_scheduler:
+            self._send(SCHEDULER_ID, Control(Command.ADD_NODE, (info,)))
+
+    def start_failure(self, limit_s: float) -> str:
+        """Say why the job did not come together."""
+        config = self._node.config
+        if self._is_scheduler:
+            return (
+                f"after {limit_s:g} s {self._registration.missing(Role.WORKER)} of "
+                f"{config.num_workers} workers and {self._registration.missing(Role.SERVER)} of "
+                f"{config.num_servers} servers have not registered"
+            )
+        return (
+            f"after {limit_s:g} s no roster has come from the scheduler at {config.root_host}:"
+            f"{config.root_port}: is it running, and have all {config.num_workers} workers and "
+            f"{config.num_servers} servers been started?"
+        )
+
+    def _on_add_node(self, message: Message, control: Control) -> None:
+        if self._is_scheduler:
+            self._enter(message, control)
+        elif message.peer != SCHEDULER_ID or self.roster:
+            self._node.stats.unexpected_control += 1
+        else:
+            self._learn(control.nodes)
+
+    def _enter(self, message: Message, control: Control) -> None:
+        """Register the one node that the message names (scheduler only)."""
+        try:
+            if message.peer is not None or len(control.nodes) != 1 or self.roster:
+                raise KVProtocolError(
+                    f"ADD_NODE with {len(control.nodes)} nodes from {message.peer}: one new node "
+                    "is allowed, and none once the job is complete"
+                )
+            self._registration.add(control.nodes[0])
+        except KVProtocolError as error:
+            self._node.stats.refused_registration += 1
+            _LOG.warning("registration refused: %s", error)
+            return
+        if self._registration.complete:
+            self._publish()
+
+    def _publish(self) -> None:
+        """Send the roster to all nodes, workers first, this one last in the list."""
+        nodes = self._registration.ranked()
+        roster = (*nodes, self._node.info)
+        for node in nodes:
+            self._node.connect(node.id, node.hostname, node.port)
+        self._accept_roster(roster)
+        for peer in self._node.members(6):
+            self._send(peer, Control(Command.ADD_NODE, roster))
+
+    def _learn(self, nodes: tuple[NodeInfo, ...]) -> None:
+        """Find this node in the roster and connect to the nodes that it talks to."""
+        config, own = self._node.config, self._node.info
+        check_roster(nodes, config.num_workers, config.num_servers)
+        named = [n for n in nodes if (n.hostname, n.port) == (own.hostname, own.port)]
+        if len(named) != 1 or named[0].role is not own.role or role_of(named[0].id) is not own.role:
+            raise KVProtocolError(
+                f"the roster does not name {own.role.name.lower()} {own.hostname}:{own.port} once"
+            )
+        self._node.adopt(named[0])
+        for peer in nodes:
+            if peer.role is not own.role or peer.id == named[0].id:
+                self._node.connect(peer.id, peer.hostname, peer.port)
+        self._accept_roster(nodes)
+
+    def _accept_roster(self, nodes: tuple[NodeInfo, ...]) -> None:
+        self._known = frozenset(node.id for node in nodes)
+        self.roster = nodes
+
+    # -- barriers ---------------------------------------------------------------------------
+
+    @property
+    def in_barrier(self) -> bool:
+        """Whether this node has entered a barrier that is not complete."""
+        return self._barrier_group != 0
+
+    def enter_barrier(self, group: int) -> None:
+        """Tell the scheduler that this node has arrived, once for each barrier."""
+        with self._node.condition:
+            pending, self._barrier_group = self._barrier_group, group
+            if pending not in (0, group):
+                self._barrier_group = pending
+                raise KVUsageError(
+                    f"the barrier on group {pending} is still pending; wait for it again before "
+                    f"one on group {group}"
+                )
+        if not pending:
+            control = Control(Command.BARRIER, barrier_group=group)
+            self._send(SCHEDULER_ID, control, request=True, app_id=0, customer_id=0)
+
+    def barrier_failure(self, group: int, limit_s: float) -> tuple[str, tuple[int, ...]]:
+        """Say who is missing at a barrier, where this node can know (the scheduler)."""
+        text = f"the barrier on group {group} is not complete after {limit_s:g} s"
+        if not self._is_scheduler:
+            return f"{text}: a node is late, dead or has not called it", ()
+        missing = self._barriers.missing(group)
+        return f"{text}; missing: {', '.join(map(describe, missing))}", missing
+
+    def _on_barrier(self, message: Message, control: Control) -> None:
+        if message.meta.request:
+            self._arrive(message, control)
+        elif message.peer != SCHEDULER_ID or not self.in_barrier:
+            self._node.stats.unexpected_control += 1
+        else:
+            # The group in a C++ scheduler's answer is uninitialised, so it is not looked at;
+            # a node has one barrier pending at most.
+            self._barrier_group = 0
+
+    def _arrive(self, message: Message, control: Control) -> None:
+        if not self._is_scheduler or message.peer is None:
+            self._node.stats.unexpected_control += 1
+            return
+        try:
+            complete = self._barriers.arrive(control.barrier_group, message.peer)
+        except KVProtocolError as error:
+            self._node.stats.refused_barrier += 1
+            _LOG.warning("barrier request ignored: %s", error)
+            return
+        answer = Control(Command.BARRIER, barrier_group=control.barrier_group)
+        for peer in complete:
+            self._send(peer, answer, app_id=0, customer_id=0)
+
+    # -- heartbeats -------------------------------------------------------------------------
+
+    def _on_heartbeat(self, message: Message, control: Control) -> None:
+        if message.peer is None or not self.knows(message.peer):
+            self._node.stats.unknown_sender += 1
+            return
+        self._node.stats.heartbeats += 1
+        if self._is_scheduler and message.peer != SCHEDULER_ID:
+            self._send(message.peer, Control(Command.HEARTBEAT, (self._node.info,)))

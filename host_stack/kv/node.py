@@ -1,0 +1,359 @@
+"""A node of the job: joins the roster, passes barriers, and hands messages to its apps.
+
+Reception runs either in a thread of the node's own (the default) or, with `threaded=False`, in
+the owner's event loop: the owner polls `socket` and calls `process`. In that mode `start`,
+`barrier`, `finalize` and the waits of apps receive while they wait, so one thread is enough.
+Request handlers and callbacks run wherever reception runs, one at a time.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+import zmq
+
+from host_stack.kv.config import KVConfig, address_towards
+from host_stack.kv.control import ControlPlane
+from host_stack.kv.errors import KVError, KVTimeout, KVUsageError, WireError
+from host_stack.kv.ids import (
+    ALL_GROUP,
+    GROUP_OF_ROLE,
+    SCHEDULER_ID,
+    Role,
+    describe,
+    members,
+    rank_of,
+)
+from host_stack.kv.message import Array, Message, code_of
+from host_stack.kv.stats import NodeStats
+from host_stack.kv.van import Van
+from host_stack.kv.wire import EMPTY, Meta, NodeInfo
+
+_LOG = logging.getLogger(__name__)
+_MAX_EARLY_MESSAGES = 1024
+_MAX_WAIT_STEP_S = 3600.0
+_JOIN_LIMIT_S = 10.0
+
+
+class App(Protocol):
+    """What a node delivers messages to."""
+
+    def accept(self, message: Message) -> bool:
+        """Take one message addressed to this app; False while no handler for it is set."""
+
+
+class Node:
+    """One scheduler, server or worker; many may live in one process."""
+
+    def __init__(self, config: KVConfig, threaded: bool = True) -> None:
+        """Make the node; nothing is bound or sent before `start`."""
+        self.config = config
+        self.stats = NodeStats()
+        self.condition = threading.Condition()
+        self._van = Van(config, self.stats)
+        self._control = ControlPlane(self)
+        self._apps: dict[tuple[int, int], App] = {}
+        self._early: list[Message] = []
+        self._early_bytes = 0
+        self._early_due = False
+        self._threaded = threaded
+        self._thread: threading.Thread | None = None
+        self._dispatching_thread: int | None = None
+        self._failure: BaseException | None = None
+        self._stopping = False
+        self._closed = False
+        self._info: NodeInfo | None = None
+
+    # -- identity ---------------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """The role of this node."""
+        return self.config.role
+
+    @property
+    def id(self) -> int:
+        """The node id; raises KVUsageError before the scheduler has assigned it."""
+        if self.info.id == EMPTY:
+            raise KVUsageError("the node has no id yet: call start() first")
+        return self.info.id
+
+    @property
+    def rank(self) -> int:
+        """The rank among the nodes of the same role."""
+        return rank_of(self.id)
+
+    @property
+    def info(self) -> NodeInfo:
+        """Name and address of this node; raises KVUsageError before it is bound."""
+        if self._info is None:
+            raise KVUsageError("the node is not bound yet: call bind() or start() first")
+        return self._info
+
+    @property
+    def roster(self) -> tuple[NodeInfo, ...]:
+        """All nodes of the job, empty before the scheduler has sent the roster."""
+        return self._control.roster
+
+    def adopt(self, info: NodeInfo) -> None:
+        """Take the identity that the scheduler assigned."""
+        self._info = info
+
+    # -- life -------------------------------------------------------------------------------
+
+    def bind(self) -> int:
+        """Listen, and return the port; `start` does this if it has not been done."""
+        self._check_open()
+        if self._info is None:
+            scheduler = self.role is Role.SCHEDULER
+            config = self.config
+            host = config.node_host or address_towards(config.root_host)
+            if scheduler:
+                host = config.root_host
+            port = self._van.bind(host, config.root_port if scheduler else config.node_port)
+            self._info = NodeInfo(self.role, host, port, SCHEDULER_ID if scheduler else EMPTY)
+        return self._info.port
+
+    def start(self, timeout_s: float | None = None) -> None:
+        """Register, wait for the roster and for all others to have it (barrier on group 7).
+
+        Raises KVTimeout when the job is not complete within `timeout_s`, KVConnectError when
+        the address cannot be bound, KVProtocolError when the scheduler's roster does not fit.
+        """
+        limit_s = self.config.start_timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
+        if self.roster:
+            raise KVUsageError("the node has been started already")
+        self.bind()
+        if self._threaded and self._thread is None:
+            self._thread = threading.Thread(target=self._receive_loop, name="kv", daemon=True)
+            self._thread.start()
+        self._control.register()
+        if not self.wait_until(lambda: bool(self.roster), limit_s):
+            raise KVTimeout(self._control.start_failure(limit_s))
+        self.barrier(ALL_GROUP, max(deadline - time.monotonic(), 0.0))
+
+    def barrier(self, group: int, timeout_s: float | None = None) -> None:
+        """Wait until every member of a group has called this.
+
+        Raises KVTimeout; the barrier then stays pending, and calling again with the same group
+        goes on waiting. Raises KVUsageError where this node is not a member.
+        """
+        limit_s = self.config.barrier_timeout_s if timeout_s is None else timeout_s
+        if not group & GROUP_OF_ROLE[self.role] or not 1 <= group <= ALL_GROUP:
+            raise KVUsageError(f"{describe(self.id)} is not a member of barrier group {group}")
+        if len(self.members(group)) == 1:
+            return
+        self._control.enter_barrier(group)
+        if not self.wait_until(lambda: not self._control.in_barrier, limit_s):
+            text, missing = self._control.barrier_failure(group, limit_s)
+            raise KVTimeout(text, missing)
+
+    def finalize(self, timeout_s: float | None = None) -> None:
+        """Wait for all nodes (barrier on group 7), then stop; queued messages still leave."""
+        self.barrier(ALL_GROUP, timeout_s)
+        self._stop(self.config.linger_s)
+
+    def close(self) -> None:
+        """Stop at once and without a word to anyone; does nothing if already stopped."""
+        self._stop(0.0)
+
+    def _stop(self, linger_s: float) -> None:
+        if self._closed:
+            return
+        self._check_outside_of_handlers("stop the node")
+        self._closed = self._stopping = True
+        if self._thread is not None:
+            self._van.wake()
+            self._thread.join(_JOIN_LIMIT_S)
+            if self._thread.is_alive():
+                raise KVTimeout(
+                    f"a handler of this node has not returned for {_JOIN_LIMIT_S:g} s; its thread "
+                    "and sockets are left behind"
+                )
+        else:
+            self._van.close_receiver()
+        self._van.close_senders(linger_s)
+        with self.condition:
+            self.condition.notify_all()
+
+    # -- sending ----------------------------------------------------------------------------
+
+    def members(self, target: int) -> tuple[int, ...]:
+        """Node ids of a group (1 to 7) or of one node."""
+        return members(target, self.config.num_workers, self.config.num_servers)
+
+    def connect(self, peer: int, host: str, port: int) -> None:
+        """Open the connection on which this node sends to a peer."""
+        self._van.connect(peer, host, port, None if self.info.id == EMPTY else self.info.id)
+
+    def send(
+        self, peer: int, meta: Meta, arrays: tuple[Array, ...] = (), block: bool = True
+    ) -> None:
+        """Send a message; arrays are not copied and must stay unchanged until answered."""
+        self._check_open()
+        if arrays:
+            meta = replace(meta, data_types=tuple(map(code_of, arrays)))
+        self._van.send(peer, meta, arrays, block and not self._in_handler)
+
+    # -- receiving --------------------------------------------------------------------------
+
+    @property
+    def socket(self) -> "zmq.Socket[bytes]":
+        """The receiving socket, for a zmq.Poller of the owner (`threaded=False`)."""
+        return self._van.router
+
+    def fileno(self) -> int:
+        """Edge-triggered descriptor: after it fires, call `process` until it returns 0."""
+        return int(self._van.router.get(zmq.FD))
+
+    def process(self, max_messages: int = 256) -> int:
+        """Handle up to `max_messages` waiting messages without blocking; return how many.
+
+        For the owner's event loop (`threaded=False`). What a handler raises comes out here.
+        """
+        self._check_open()
+        if self._threaded:
+            raise KVUsageError("this node receives in its own thread; make it with threaded=False")
+        self._check_outside_of_handlers("process messages")
+        return self._process(max_messages)
+
+    def _process(self, max_messages: int) -> int:
+        if self._early_due:
+            self._deliver_early()
+        for count in range(max_messages):
+            try:
+                message = self._van.receive()
+            except WireError as error:
+                _LOG.debug("malformed message: %s", error)
+                with self.condition:
+                    self.stats.malformed += 1
+                    self.condition.notify_all()
+                continue
+            if message is None:
+                return count
+            self._dispatch(message)
+        return max_messages
+
+    def _dispatch(self, message: Message) -> None:
+        self._dispatching_thread = threading.get_ident()
+        try:
+            if message.meta.control is not None:
+                self._control.handle(message, message.meta.control)
+            else:
+                self._deliver(message)
+        finally:
+            self._dispatching_thread = None
+        with self.condition:
+            self.condition.notify_all()
+
+    def _deliver(self, message: Message) -> None:
+        if message.peer is None or not self._control.knows(message.peer):
+            self.stats.unknown_sender += 1
+            return
+        app_id, customer_id = message.meta.app_id, message.meta.customer_id
+        # Servers and the scheduler have one customer for each app, named after it.
+        key = (app_id, customer_id if self.role is Role.WORKER else app_id)
+        app = self._apps.get(key)
+        if app is None or not app.accept(message):
+            self._keep_early(message)
+
+    def _keep_early(self, message: Message) -> None:
+        """Keep a request that came before its handler was set, as long as there is room."""
+        size_bytes = sum(array.nbytes for array in message.data) + len(message.meta.body)
+        if (
+            not message.meta.request
+            or len(self._early) >= _MAX_EARLY_MESSAGES
+            or self._early_bytes + size_bytes > self.config.max_frame_bytes
+        ):
+            self.stats.unknown_customer += 1
+            return
+        self._early.append(message)
+        self._early_bytes += size_bytes
+
+    def register_app(self, app_id: int, customer_id: int, app: App) -> None:
+        """Deliver messages of (app_id, customer_id) to an app; one app for each pair."""
+        key = (app_id, customer_id if self.role is Role.WORKER else app_id)
+        with self.condition:
+            if key in self._apps:
+                raise KVUsageError(f"app {key[0]} already has a customer {key[1]} on this node")
+            self._apps[key] = app
+
+    def handler_set(self) -> None:
+        """Deliver what came too early; an app calls this when it has got a handler."""
+        self._early_due = True
+        if self._threaded:
+            self._van.wake()
+        elif not self._in_handler:
+            self._process(0)
+
+    def _deliver_early(self) -> None:
+        self._early_due = False
+        early, self._early, self._early_bytes = self._early, [], 0
+        for message in early:
+            self._dispatch(message)
+
+    def _receive_loop(self) -> None:
+        try:
+            while not self._stopping:
+                self._van.wait_readable(None)
+                self._process(256)
+        except Exception as error:
+            if not self._stopping:
+                _LOG.exception("reception of %s ended", self._info)
+            with self.condition:
+                self._failure = error
+                self.condition.notify_all()
+        finally:
+            self._van.close_receiver()
+
+    # -- waiting ----------------------------------------------------------------------------
+
+    def wait_until(self, predicate: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for a predicate, receiving meanwhile; False if the deadline passed first.
+
+        Raises KVUsageError inside a handler or callback, where waiting could never end, and
+        KVError if reception has ended because a handler raised.
+        """
+        self._check_outside_of_handlers("wait")
+        deadline = time.monotonic() + timeout_s
+        if self._threaded:
+            return self._wait_for_thread(predicate, deadline)
+        while not predicate():
+            self._check_open()
+            if self._process(256):
+                continue
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                return False
+            self._van.wait_readable(min(remaining_s, _MAX_WAIT_STEP_S))
+        return True
+
+    def _wait_for_thread(self, predicate: Callable[[], bool], deadline: float) -> bool:
+        with self.condition:
+            while not predicate():
+                self._check_open()
+                if self._failure is not None:
+                    if isinstance(self._failure, KVError):
+                        raise self._failure
+                    raise KVError(f"reception ended: {self._failure!r}") from self._failure
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0:
+                    return False
+                self.condition.wait(min(remaining_s, _MAX_WAIT_STEP_S))
+            return True
+
+    @property
+    def _in_handler(self) -> bool:
+        return self._dispatching_thread == threading.get_ident()
+
+    def _check_outside_of_handlers(self, what: str) -> None:
+        if self._in_handler:
+            raise KVUsageError(f"cannot {what} inside a handler or callback of the same node")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KVUsageError("the node is closed")

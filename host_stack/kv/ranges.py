@@ -1,0 +1,47 @@
+"""Which server owns which keys: equal slices of the key space, as ps-lite cuts them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from host_stack.kv.errors import KVUsageError
+from host_stack.kv.message import KEY_DTYPE, KeyArray
+
+MAX_KEY = 2**64 - 1
+
+
+def boundaries(num_servers: int) -> KeyArray:
+    """First key of each server's slice, and the end of the last one: uint64 [num_servers + 1].
+
+    The division is an integer one, so up to `num_servers` keys at the very top have no owner.
+    """
+    step = MAX_KEY // num_servers
+    return np.array([step * rank for rank in range(num_servers + 1)], dtype=KEY_DTYPE)
+
+
+def is_increasing(keys: KeyArray) -> bool:
+    """Whether keys are sorted and unique."""
+    return bool(np.all(keys[1:] > keys[:-1]))
+
+
+def check_keys(keys: KeyArray) -> None:
+    """Refuse keys that are not one dimension of strictly increasing uint64."""
+    if keys.dtype != KEY_DTYPE or keys.ndim != 1:
+        raise KVUsageError(
+            f"keys must be a uint64 array of one dimension, {keys.dtype} {keys.shape} was given"
+        )
+    if not is_increasing(keys):
+        where = int(np.argmax(keys[1:] <= keys[:-1]))
+        raise KVUsageError(
+            f"keys must be sorted and unique: key {keys[where + 1]} follows {keys[where]}; "
+            "sort them and sum duplicates first"
+        )
+
+
+def slice_positions(keys: KeyArray, bounds: KeyArray) -> NDArray[np.int64]:
+    """Where each server's slice of sorted keys begins: int64 [num_servers + 1].
+
+    Server i gets keys[p[i]:p[i + 1]]. Raises KVUsageError for a key that no server owns.
+    """
+    if keys.size and keys[-1] >= bounds[-1]:
+        raise KVUsageError(f"key {keys[-1]} has no owner: keys must be below {bounds[-1]}")
+    return np.searchsorted(keys, bounds).astype(np.int64)

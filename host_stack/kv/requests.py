@@ -1,0 +1,143 @@
+"""Requests in flight: who still has to answer, and what has come back."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from host_stack.kv.errors import KVError, KVTimeout, KVUsageError
+from host_stack.kv.ids import describe
+from host_stack.kv.message import Message
+
+if TYPE_CHECKING:
+    from host_stack.kv.node import Node
+
+Callback = Callable[[], None]
+Answer = Callable[[Message], Any]
+Finish = Callable[[dict[int, Any]], Any]
+
+
+class _Request:
+    """One request to a set of nodes."""
+
+    __slots__ = ("answers", "callback", "complete", "error", "finish", "label", "on_answer", "open")
+
+    def __init__(
+        self, label: str, peers: Iterable[int], on_answer: Answer, finish: Finish | None
+    ) -> None:
+        self.label = label
+        self.open = set(peers)
+        self.on_answer = on_answer
+        self.finish = finish
+        self.callback: Callback | None = None
+        self.answers: dict[int, Any] = {}
+        self.error: KVError | None = None
+        self.complete = False
+
+
+class RequestTable:
+    """The requests of one app, by timestamp.
+
+    Timestamps count from 0. A request that leaves nothing to fetch (`finish` is None) and has
+    succeeded is dropped as soon as it is complete, the others when `wait` has returned.
+    """
+
+    def __init__(self, node: "Node") -> None:
+        """Start with no request."""
+        self._node = node
+        self._next = 0
+        self._requests: dict[int, _Request] = {}
+
+    def open(
+        self,
+        label: str,
+        peers: Iterable[int],
+        on_answer: Answer,
+        finish: Finish | None = None,
+        callback: Callback | None = None,
+    ) -> int:
+        """Enter a request before it is sent; return its timestamp.
+
+        `on_answer` turns each response into what is kept of it; `finish` turns those, by node
+        id, into the result of `wait`; `callback` runs before the request counts as complete.
+        """
+        request = _Request(label, peers, on_answer, finish)
+        request.callback = callback
+        with self._node.condition:
+            timestamp = self._next
+            self._next += 1
+            self._requests[timestamp] = request
+        return timestamp
+
+    def settle_empty(self, timestamp: int) -> None:
+        """Complete a request that had to be sent to nobody."""
+        with self._node.condition:
+            request = self._requests[timestamp]
+        if not request.open:
+            self._complete(timestamp, request)
+
+    def answered(self, message: Message) -> None:
+        """Take a response; one that nobody waits for is counted and dropped."""
+        timestamp, peer = message.meta.timestamp, message.peer
+        with self._node.condition:
+            request = self._requests.get(timestamp)
+            if request is None or peer is None or peer not in request.open:
+                self._node.stats.unexpected_response += 1
+                return
+        try:
+            request.answers[peer] = request.on_answer(message)
+        except KVError as error:
+            request.error = request.error or error
+        with self._node.condition:
+            request.open.discard(peer)
+            complete = not request.open
+        if complete:
+            self._complete(timestamp, request)
+
+    def _complete(self, timestamp: int, request: _Request) -> None:
+        if request.callback is not None and request.error is None:
+            request.callback()
+        with self._node.condition:
+            request.complete = True
+            if request.finish is None and request.error is None:
+                self._requests.pop(timestamp, None)
+            self._node.condition.notify_all()
+
+    def done(self, timestamp: int) -> bool:
+        """Whether a request is complete (successfully or not), without blocking."""
+        request = self._find(timestamp)
+        return request is None or request.complete
+
+    def wait(self, timestamp: int, timeout_s: float | None) -> Any:
+        """Wait for a request and return its result (None if there is none, or it was taken).
+
+        Raises KVTimeout naming the silent nodes (the request stays open: wait again or
+        `forget` it), or the error that a response caused.
+        """
+        request = self._find(timestamp)
+        if request is None:
+            return None
+        limit_s = self._node.config.wait_timeout_s if timeout_s is None else timeout_s
+        if not self._node.wait_until(lambda: request.complete, limit_s):
+            with self._node.condition:
+                silent = tuple(sorted(request.open))
+            raise KVTimeout(
+                f"{request.label} {timestamp}: no answer after {limit_s:g} s from "
+                f"{', '.join(map(describe, silent))}",
+                silent,
+            )
+        self.forget(timestamp)
+        if request.error is not None:
+            raise request.error
+        return None if request.finish is None else request.finish(request.answers)
+
+    def forget(self, timestamp: int) -> None:
+        """Give a request up; answers that still come are counted and dropped."""
+        with self._node.condition:
+            self._requests.pop(timestamp, None)
+
+    def _find(self, timestamp: int) -> _Request | None:
+        with self._node.condition:
+            if not 0 <= timestamp < self._next:
+                raise KVUsageError(
+                    f"no request has timestamp {timestamp}; {self._next} have been made so far"
+                )
+            return self._requests.get(timestamp)

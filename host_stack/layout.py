@@ -1,0 +1,96 @@
+"""The layout that host, controller and switch must agree on: LANES, rows, W, program version."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from host_stack.errors import BadInput, LayoutMismatch
+
+WIRE_VERSION = 1
+UDP_PORT = 19522
+SERVER_RANK = 0xFFFF
+"""The `worker` field of packets that the server sends."""
+
+MAX_WORKERS = 128
+ROUND_BITS = 20
+EPOCH_BITS = 12
+MAX_ROUND = (1 << ROUND_BITS) - 1
+MAX_EPOCH = (1 << EPOCH_BITS) - 1
+BITMAP_LANES = (8, 16, 32, 64)
+"""The bitmap of a packet is one word."""
+
+MAX_ROWS = 1 << 15
+MAX_WINDOW = 1 << 15
+MAX_PROGRAM = 0xFFFF
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Sizes of a switch program, as its artifact describes them and as a PROBE reports them.
+
+    Attributes:
+        lanes: lanes of a packet.
+        rows: rows of each lane, per bank.
+        window: W, packets that a worker may have in flight.
+        program: version of the switch program.
+    """
+
+    lanes: int
+    rows: int
+    window: int
+    program: int
+
+    def __post_init__(self) -> None:
+        if self.lanes not in BITMAP_LANES:
+            raise BadInput(f"{self.lanes} lanes: allowed are {', '.join(map(str, BITMAP_LANES))}")
+        for name, size, limit in (
+            ("rows", self.rows, MAX_ROWS),
+            ("window", self.window, MAX_WINDOW),
+        ):
+            if not 0 < size <= limit or size & (size - 1):
+                raise BadInput(f"{name} {size}: allowed are powers of two up to {limit}")
+        if not 0 <= self.program <= MAX_PROGRAM:
+            raise BadInput(f"program version {self.program}: allowed are 0 to {MAX_PROGRAM}")
+
+    @classmethod
+    def from_json(cls, text: str) -> Layout:
+        """Read the layout file that stands beside a compiled program."""
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            return cls(**{name: int(fields[name]) for name in cls.__dataclass_fields__})
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"not a layout file: {error}") from error
+
+    @classmethod
+    def load(cls, path: Path) -> Layout:
+        """Read the layout file at `path`."""
+        return cls.from_json(path.read_text())
+
+    @property
+    def cells(self) -> int:
+        """Cells of one bank: how many hot keys fit on the switch."""
+        return self.lanes * self.rows
+
+    def require(self, other: Layout, where: str) -> None:
+        """Raise `LayoutMismatch`, naming both values, unless `other` is the same layout."""
+        for name, mine in asdict(self).items():
+            theirs = getattr(other, name)
+            if mine != theirs:
+                raise LayoutMismatch(f"{name} is {mine} here and {theirs} at {where}")
+
+
+def make_tag(epoch: int, round_: int) -> int:
+    """The 32-bit tag: epoch (12) then round (20)."""
+    if not 0 < epoch <= MAX_EPOCH:
+        raise BadInput(f"epoch {epoch}: allowed are 1 to {MAX_EPOCH}")
+    if not 0 <= round_ <= MAX_ROUND:
+        raise BadInput(f"round {round_}: allowed are 0 to {MAX_ROUND}")
+    return epoch << ROUND_BITS | round_
+
+
+def split_tag(tag: int) -> tuple[int, int]:
+    """(epoch, round) of a tag."""
+    return tag >> ROUND_BITS, tag & MAX_ROUND

@@ -1,0 +1,57 @@
+"""Reading .npz files that may hold anything: whatever is wrong with one is a `BadInput`."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.npyio import NpzFile
+from numpy.typing import NDArray
+
+from host_stack.errors import BadInput
+
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    MemoryError,
+    OverflowError,
+    # Encrypted members and unknown compressions.
+    RuntimeError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What zipfile and numpy raise for files that are damaged or something else."""
+
+
+@contextmanager
+def reading_npz(path: Path, what: str) -> Iterator[NpzFile]:
+    """Open a file to take arrays out of it; `BadInput` says that `path` is not a `what`."""
+    try:
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, NpzFile):
+            raise BadInput(f"{path} is not a {what}: it is no .npz archive")
+        with file:
+            yield file
+    except _UNREADABLE as error:
+        reason = str(error).split("\n", maxsplit=1)[0] or type(error).__name__
+        raise BadInput(f"{path} is not a {what}: {reason}") from error
+
+
+def vector(file: NpzFile, name: str, dtype: type[np.generic]) -> NDArray[Any]:
+    """The one-dimensional array `name`; `ValueError` if it is of another type or shape."""
+    array: NDArray[Any] = file[name]
+    if array.ndim != 1 or array.dtype != dtype:
+        raise ValueError(
+            f"{name} is {array.dtype}{list(array.shape)}, not {np.dtype(dtype)}[n]"
+        )
+    return array

@@ -1,0 +1,1 @@
+"""Mininet nodes, topologies and the runner of `libra run`."""

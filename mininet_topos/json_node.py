@@ -1,0 +1,95 @@
+"""Reading decoded JSON with errors that say where in it something is wrong."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from host_stack.errors import BadInput
+
+_MAX_NAME = 60
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class ReportError(BadInput):
+    """The record of a run is not what a report can be made of."""
+
+
+class JsonNode:
+    """A value of a JSON document and its path; every method raises `ReportError` on a mismatch."""
+
+    def __init__(self, path: str, value: object) -> None:
+        self.path = path
+        self._value = value
+
+    def get(self, name: str) -> JsonNode:
+        """Return the field `name`, which must be there."""
+        node = self.optional(name)
+        if node is None:
+            raise ReportError(f"{self.path}.{name} is missing")
+        return node
+
+    def optional(self, name: str) -> JsonNode | None:
+        """Return the field `name`, or None where it is absent or null."""
+        value = self._mapping().get(name)
+        return None if value is None else JsonNode(f"{self.path}.{name}", value)
+
+    def fields(self) -> dict[str, JsonNode]:
+        """Return the fields of an object, whose names must be short and printable."""
+        found: dict[str, JsonNode] = {}
+        for name, value in self._mapping().items():
+            if not isinstance(name, str) or not name.isprintable() or len(name) > _MAX_NAME:
+                raise self.mismatch(f"field names of up to {_MAX_NAME} printable characters")
+            found[name] = JsonNode(f"{self.path}.{name}", value)
+        return found
+
+    def elements(self) -> list[JsonNode]:
+        """Return the elements of a list."""
+        if not isinstance(self._value, Sequence) or isinstance(self._value, str | bytes):
+            raise self.mismatch("a list")
+        return [JsonNode(f"{self.path}[{i}]", value) for i, value in enumerate(self._value)]
+
+    def text(self) -> str:
+        """Return a text."""
+        if not isinstance(self._value, str):
+            raise self.mismatch("a text")
+        return self._value
+
+    def sha256(self) -> str:
+        """Return a SHA-256 in hexadecimal."""
+        if not isinstance(self._value, str) or not _SHA256.fullmatch(self._value):
+            raise self.mismatch("a SHA-256 of 64 lower-case hexadecimal digits")
+        return self._value
+
+    def integer(self, low: int = 0) -> int:
+        """Return an integer of at least `low`."""
+        if not isinstance(self._value, int) or isinstance(self._value, bool) or self._value < low:
+            raise self.mismatch(f"an integer of at least {low}")
+        return self._value
+
+    def number(self, high: float = math.inf) -> float:
+        """Return a finite number from 0 to `high`."""
+        value = self._value
+        needed = "a finite number from 0" + ("" if math.isinf(high) else f" to {high:g}")
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self.mismatch(needed)
+        if not math.isfinite(value) or not 0 <= value <= high:
+            raise self.mismatch(needed)
+        return float(value)
+
+    def numbers(self) -> list[float]:
+        """Return a list of finite numbers from 0."""
+        return [element.number() for element in self.elements()]
+
+    def mismatch(self, needed: str) -> ReportError:
+        """Return the error for a value that is not what is needed."""
+        shown = repr(self._value)
+        shown = shown if len(shown) <= _MAX_NAME else shown[: _MAX_NAME - 1] + "…"
+        return ReportError(f"{self.path} is {shown}; need {needed}")
+
+    def _mapping(self) -> Mapping[Any, Any]:
+        if not isinstance(self._value, Mapping):
+            raise self.mismatch("an object")
+        return self._value

@@ -1,0 +1,88 @@
+"""The knobs of `libra run`, checked before anything starts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from controller.targets import TARGETS
+from host_stack.connect import TRANSPORTS
+from host_stack.errors import BadInput
+from host_stack.fixedpoint import check_fraction_bits
+from host_stack.layout import MAX_ROUND, MAX_WORKERS
+
+MODES = ("libra", "server-only", "fallback")
+OPTIMIZERS = ("adagrad", "sgd")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a run is asked to do; `None` means: choose from the data.
+
+    Attributes:
+        dataset, model, optimizer: names; see `workloads`.
+        learning_rate: of the optimiser, for the sum of the workers' gradients.
+        workers, rounds, batch, seed: size and seed of the training.
+        modes: which of `MODES` to run, in order.
+        target: which switch.
+        link_mbps: rate of every link, each way.
+        hot: number of hot keys; None for the byte model's choice.
+        fraction_bits: F; None for a choice from sampled gradients.
+        sample: share of the training data that identifies the hot keys.
+        transport: "batch" or "scapy".
+        evaluate_every, checkpoint_every: rounds.
+        out: folder of results.
+    """
+
+    dataset: str = "movielens"
+    model: str | None = None
+    optimizer: str = "adagrad"
+    learning_rate: float = 0.1
+    workers: int = 4
+    rounds: int = 60
+    batch: int = 256
+    seed: int = 1
+    modes: tuple[str, ...] = field(default=MODES)
+    target: str = "soft"
+    link_mbps: float = 20.0
+    hot: int | None = None
+    fraction_bits: int | None = None
+    sample: float = 0.06
+    transport: str = "batch"
+    evaluate_every: int = 5
+    checkpoint_every: int = 25
+    out: Path = Path("out")
+
+    def __post_init__(self) -> None:
+        _one_of("target", self.target, tuple(TARGETS))
+        _one_of("transport", self.transport, TRANSPORTS)
+        _one_of("optimizer", self.optimizer, OPTIMIZERS)
+        if not self.modes:
+            raise BadInput(f"no mode given; known are {', '.join(MODES)}")
+        for mode in self.modes:
+            _one_of("mode", mode, MODES)
+        _between("workers", self.workers, 1, MAX_WORKERS)
+        _between("rounds", self.rounds, 1, MAX_ROUND)
+        _between("batch", self.batch, 1, 1 << 20)
+        _between("seed", self.seed, 0, (1 << 53) - 1)
+        _between("evaluate-every", self.evaluate_every, 1, MAX_ROUND)
+        _between("checkpoint-every", self.checkpoint_every, 0, MAX_ROUND)
+        if self.hot is not None:
+            _between("hot", self.hot, 0, 1 << 30)
+        if self.fraction_bits is not None:
+            check_fraction_bits(self.fraction_bits)
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise BadInput(f"learning rate {self.learning_rate}: it must be above 0")
+        if not 0 < self.sample <= 1:
+            raise BadInput(f"sample {self.sample}: allowed are shares above 0, up to 1")
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise BadInput(f"unknown {name} {value!r}; known are {', '.join(known)}")
+
+
+def _between(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise BadInput(f"{name} {value}: allowed are {low} to {high}")

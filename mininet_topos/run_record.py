@@ -1,0 +1,212 @@
+"""The record of a run (`run.json`, schema 1), checked field by field before anything is drawn."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mininet_topos.json_node import JsonNode, ReportError
+
+SCHEMA = 1
+DIRECTIONS = ("to_switch", "from_switch")
+
+Traffic = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Metrics on the test part: after `rounds[i]` rounds, `elapsed_s[i]` seconds into training."""
+
+    rounds: list[float]
+    elapsed_s: list[float]
+    metrics: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class PacketsPerPush:
+    """Packets that a worker's hot gradients take in a round; `ratio` is to the least possible."""
+
+    mean: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class ModeRecord:
+    """One training run in one mode; absent fields are None or empty.
+
+    `traffic_bytes` and `traffic_packets` map a link (`server`, `worker1`, …) to its total over the
+    run in each of `DIRECTIONS`; `phases_s` maps a phase to its seconds in each round.
+    """
+
+    model_sha256: str
+    round_s: list[float]
+    round_s_median: float
+    phases_s: dict[str, list[float]]
+    traffic_bytes: Traffic
+    traffic_packets: Traffic
+    quality: Quality | None
+    counters: dict[str, int]
+    retransmissions: int | None
+    packets_per_push: PacketsPerPush | None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all modes of an experiment have in common; absent fields are None."""
+
+    dataset: str
+    model: str
+    workers: int
+    rounds: int
+    libra_version: str | None
+    started: str | None
+    target: str | None
+    optimizer: str | None
+    batch: int | None
+    seed: int | None
+    lanes: int | None
+    rows: int | None
+    hot_keys: int | None
+    num_keys: int | None
+    fraction_bits: int | None
+    link_mbps: float | None
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """An experiment: its setup, its modes by name, and what was measured across them.
+
+    `hot_coverage` is the share of pushed gradients that were hot, `speedup` that of Libra over
+    server-only, `bound` its predicted upper bound from link bytes; `update_shares` holds
+    (rank, cumulative share of updates) of the keys from the most to the least updated.
+    """
+
+    setup: Setup
+    modes: dict[str, ModeRecord]
+    hot_coverage: float | None
+    speedup: float | None
+    bound: float | None
+    update_shares: list[tuple[int, float]]
+    versions: dict[str, str]
+
+
+def parse_run(run: Mapping[str, Any]) -> RunRecord:
+    """Check a decoded `run.json` and give its fields names.
+
+    Required are the schema, dataset, model, workers, rounds, and at least one mode with its model
+    hash and round times. Fields that are not known are ignored. Raises `ReportError`, which names
+    the field as a path, what was found there and what is needed.
+    """
+    root = JsonNode("run", run)
+    schema = root.get("schema").integer()
+    if schema != SCHEMA:
+        raise ReportError(f"run.schema is {schema}; this version reads schema {SCHEMA}")
+    modes = {name: _mode(node) for name, node in root.get("modes").fields().items()}
+    if not modes:
+        raise ReportError("run.modes is empty; need at least one mode")
+    shares = root.optional("update_shares")
+    versions = root.optional("versions")
+    return RunRecord(
+        setup=_setup(root),
+        modes=modes,
+        hot_coverage=_number(root, "hot_coverage", 1.0),
+        speedup=_number(root, "speedup"),
+        bound=_number(root, "bound"),
+        update_shares=[
+            (node.get("rank").integer(1), node.get("share").number(1.0))
+            for node in (shares.elements() if shares else [])
+        ],
+        versions={name: node.text() for name, node in versions.fields().items()}
+        if versions
+        else {},
+    )
+
+
+def _setup(root: JsonNode) -> Setup:
+    return Setup(
+        dataset=root.get("dataset").text(),
+        model=root.get("model").text(),
+        workers=root.get("workers").integer(1),
+        rounds=root.get("rounds").integer(1),
+        libra_version=_text(root, "libra_version"),
+        started=_text(root, "started"),
+        target=_text(root, "target"),
+        optimizer=_text(root, "optimizer"),
+        batch=_integer(root, "batch"),
+        seed=_integer(root, "seed"),
+        lanes=_integer(root, "lanes"),
+        rows=_integer(root, "rows"),
+        hot_keys=_integer(root, "hot_keys"),
+        num_keys=_integer(root, "num_keys"),
+        fraction_bits=_integer(root, "fraction_bits"),
+        link_mbps=_number(root, "link_mbps"),
+    )
+
+
+def _mode(node: JsonNode) -> ModeRecord:
+    round_s = node.get("round_s").numbers()
+    if not round_s:
+        raise node.get("round_s").mismatch("the seconds of each round")
+    median_s = _number(node, "round_s_median")
+    quality = node.optional("quality")
+    pushes = node.optional("packets_per_push")
+    return ModeRecord(
+        model_sha256=node.get("model_sha256").sha256(),
+        round_s=round_s,
+        round_s_median=statistics.median(round_s) if median_s is None else median_s,
+        phases_s={name: phase.numbers() for name, phase in _fields(node, "phases_s").items()},
+        traffic_bytes=_traffic(node, "bytes"),
+        traffic_packets=_traffic(node, "packets"),
+        quality=_quality(quality) if quality else None,
+        counters={name: count.integer() for name, count in _fields(node, "counters").items()},
+        retransmissions=_integer(node, "retransmissions"),
+        packets_per_push=(
+            PacketsPerPush(pushes.get("mean").number(), pushes.get("ratio").number())
+            if pushes
+            else None
+        ),
+    )
+
+
+def _traffic(node: JsonNode, name: str) -> Traffic:
+    return {
+        link: {direction: counts.get(direction).integer() for direction in DIRECTIONS}
+        for link, counts in _fields(node, name).items()
+    }
+
+
+def _quality(node: JsonNode) -> Quality:
+    quality = Quality(
+        rounds=node.get("round").numbers(),
+        elapsed_s=node.get("elapsed_s").numbers(),
+        metrics={name: m.numbers() for name, m in node.get("metrics").fields().items()},
+    )
+    lengths = [len(quality.rounds), len(quality.elapsed_s), *map(len, quality.metrics.values())]
+    if len(set(lengths)) > 1:
+        raise ReportError(
+            f"{node.path} has {lengths[0]} rounds, {lengths[1]} times and metrics of lengths "
+            f"{lengths[2:]}; need one of each per evaluation"
+        )
+    return quality
+
+
+def _fields(node: JsonNode, name: str) -> dict[str, JsonNode]:
+    child = node.optional(name)
+    return child.fields() if child else {}
+
+
+def _text(node: JsonNode, name: str) -> str | None:
+    child = node.optional(name)
+    return child.text() if child else None
+
+
+def _integer(node: JsonNode, name: str) -> int | None:
+    child = node.optional(name)
+    return child.integer() if child else None
+
+
+def _number(node: JsonNode, name: str, high: float = float("inf")) -> float | None:
+    child = node.optional(name)
+    return child.number(high) if child else None

@@ -1,0 +1,94 @@
+"""`libra run`: train the same model in several modes on the same topology, and report."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from controller.artifacts import Artifact
+from mininet_topos.mode import ModeResult, ModeRun
+from mininet_topos.namespace import enter_isolated
+from mininet_topos.options import RunOptions
+from mininet_topos.plan import Plan, make_plan
+from mininet_topos.report import write_report
+from mininet_topos.summary import summarize
+from workloads.workload import Workload
+
+
+def run(options: RunOptions, say: Callable[[str], None]) -> tuple[dict[str, Any], Path]:
+    """Run every mode; return the contents of run.json and the folder with the results.
+
+    Continues inside an emulation of its own, see `enter_isolated`.
+    """
+    enter_isolated()
+    artifact = Artifact.load()
+    workload = Workload.open(
+        options.dataset,
+        str(options.model),
+        seed=options.seed,
+        workers=options.workers,
+        batch_size=options.batch,
+    )
+    plan = make_plan(options, workload, artifact)
+    started = datetime.now(UTC).astimezone()
+    folder = results_folder(options.out, started)
+    say(
+        f"{options.dataset} · {options.model} · {workload.model.num_keys:,} keys, of them "
+        f"{len(plan.placement):,} hot ({plan.heat.coverage(len(plan.placement)):.0%} of updates) "
+        f"· F = {plan.fraction_bits} · results in {folder}"
+    )
+    results = run_modes(options, workload, plan, artifact, folder)
+    summary = summarize(started, options, workload, plan, artifact, results)
+    (folder / "run.json").write_text(json.dumps(summary, indent=2) + "\n")
+    write_report(summary, folder)
+    point_latest(options.out, folder)
+    return summary, folder
+
+
+def run_modes(
+    options: RunOptions, workload: Workload, plan: Plan, artifact: Artifact, folder: Path
+) -> dict[str, ModeResult]:
+    """Run the modes one after the other, with a progress bar each."""
+    results = {}
+    with Progress(
+        TextColumn("{task.description:>12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        TimeElapsedColumn(),
+    ) as progress:
+        for mode in options.modes:
+            bar = progress.add_task(mode, total=options.rounds)
+            run_ = ModeRun(mode, options, plan, artifact, folder / mode)
+            results[mode] = run_.run(
+                workload.model.num_keys,
+                lambda rounds, bar=bar: progress.update(bar, completed=rounds),  # type: ignore[misc]
+            )
+    return results
+
+
+def results_folder(out: Path, started: datetime) -> Path:
+    """A new folder `out/<time>`, numbered if there is one already."""
+    name = started.strftime("%Y%m%d-%H%M%S")
+    out.mkdir(parents=True, exist_ok=True)
+    for attempt in range(1000):
+        folder = out / (name if not attempt else f"{name}-{attempt}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder.resolve()
+    raise FileExistsError(f"{out / name} and a thousand folders beside it exist")
+
+
+def point_latest(out: Path, folder: Path) -> None:
+    """Let `out/latest` point to a folder of results."""
+    temporary = out / f".latest-{os.getpid()}"
+    temporary.symlink_to(folder.name)
+    temporary.replace(out / "latest")

@@ -1,0 +1,168 @@
+"""From what the modes told to `run.json`."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from datetime import datetime
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from controller.artifacts import Artifact
+from mininet_topos.mode import ModeResult
+from mininet_topos.options import RunOptions
+from mininet_topos.plan import Plan
+from workloads.workload import Workload
+
+SCHEMA = 1
+PHASES = ("compute", "push", "commit", "update")
+REPORTED_VERSIONS = ("numpy", "pyzmq", "finsy", "scapy", "mininet")
+
+
+def summarize(
+    started: datetime,
+    options: RunOptions,
+    workload: Workload,
+    plan: Plan,
+    artifact: Artifact,
+    results: dict[str, ModeResult],
+) -> dict[str, Any]:
+    """The contents of run.json, schema 1 (docs/run-json.md)."""
+    modes = {
+        mode: mode_summary(result, workload, artifact.layout.lanes)
+        for mode, result in results.items()
+    }
+    run: dict[str, Any] = {
+        "schema": SCHEMA,
+        "libra_version": metadata.version("libra-ina"),
+        "started": started.isoformat(timespec="seconds"),
+        "target": options.target,
+        "dataset": options.dataset,
+        "model": options.model,
+        "optimizer": options.optimizer,
+        "workers": options.workers,
+        "rounds": options.rounds,
+        "batch": options.batch,
+        "seed": options.seed,
+        "transport": options.transport,
+        "lanes": artifact.layout.lanes,
+        "rows": plan.placement.used_rows,
+        "hot_keys": len(plan.placement),
+        "num_keys": workload.model.num_keys,
+        "fraction_bits": plan.fraction_bits,
+        "link_mbps": options.link_mbps,
+        "versions": versions(artifact),
+        "update_shares": plan.heat.cumulative(),
+        "modes": modes,
+        "speedup": None,
+        "bound": None,
+        "hot_coverage": None,
+    }
+    for mode in ("libra", "fallback"):
+        if mode in results:
+            run["hot_coverage"] = hot_coverage(results[mode])
+            break
+    if {"libra", "server-only"} <= results.keys():
+        libra, base = modes["libra"], modes["server-only"]
+        run["speedup"] = base["round_s_median"] / libra["round_s_median"]
+        run["bound"] = link_time_bytes(base) / link_time_bytes(libra)
+    return run
+
+
+def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str, Any]:
+    """One entry of `modes`."""
+    rounds = [result.rounds[index] for index in sorted(result.rounds)]
+    phases = {
+        phase: [_slowest(round_, phase) for round_ in rounds] for phase in PHASES
+    }
+    round_s = [
+        max(sum(worker[f"{phase}_s"] for phase in PHASES) for worker in round_)
+        for round_ in rounds
+    ]
+    names = {"ps0": "server"} | {
+        f"w{rank}": f"worker{rank + 1}" for rank in range(len(result.traffic) - 1)
+    }
+    links = {names[host]: counters for host, counters in result.traffic.items()}
+    return {
+        "model_sha256": result.server_done["model_sha256"],
+        "round_s": round_s,
+        "round_s_median": statistics.median(round_s),
+        "phases_s": phases,
+        "bytes": {
+            name: {"to_switch": link.to_switch.bytes, "from_switch": link.to_host.bytes}
+            for name, link in links.items()
+        },
+        "packets": {
+            name: {"to_switch": link.to_switch.packets, "from_switch": link.to_host.packets}
+            for name, link in links.items()
+        },
+        "dropped_packets": {
+            name: {"to_switch": link.to_switch.drops, "from_switch": link.to_host.drops}
+            for name, link in links.items()
+        },
+        "quality": quality(result, workload),
+        "counters": result.reasons,
+        "server_counters": result.server_done["counters"],
+        "retransmissions": sum(worker["retransmissions"] for worker in result.workers_done),
+        "packets_per_push": packets_per_push(rounds, lanes),
+    }
+
+
+def _slowest(round_: list[dict[str, Any]], phase: str) -> float:
+    """A phase's seconds at the worker for which it took longest."""
+    return float(max(worker[f"{phase}_s"] for worker in round_))
+
+
+def quality(result: ModeResult, workload: Workload) -> dict[str, Any]:
+    """The metrics of the snapshots of the model, measured on the test part."""
+    with np.load(result.folder / "snapshots.npz", allow_pickle=False) as file:
+        measured = [workload.evaluate(model) for model in file["models"]]
+        return {
+            "round": file["rounds"].tolist(),
+            "elapsed_s": file["elapsed_s"].tolist(),
+            "metrics": {name: [each[name] for each in measured] for name in measured[0]},
+        }
+
+
+def packets_per_push(rounds: list[list[dict[str, Any]]], lanes: int) -> dict[str, float] | None:
+    """Mean packets of a hot push, and their ratio to the least possible, ⌈n / LANES⌉."""
+    pushes = [worker for round_ in rounds for worker in round_ if worker["hot_keys"]]
+    if not pushes:
+        return None
+    packets = sum(push["packets"] for push in pushes)
+    ideal = sum(-(-push["hot_keys"] // lanes) for push in pushes)
+    return {"mean": packets / len(pushes), "ratio": packets / ideal}
+
+
+def hot_coverage(result: ModeResult) -> float:
+    """The share of pushed gradients that were hot."""
+    pushes = [worker for round_ in result.rounds.values() for worker in round_]
+    hot = sum(push["hot_keys"] for push in pushes)
+    total = hot + sum(push["cold_keys"] for push in pushes)
+    return hot / total if total else 0.0
+
+
+def link_time_bytes(mode: dict[str, Any]) -> int:
+    """Bytes that a mode must send one after the other, if every link but the slowest is free.
+
+    A round has two phases that a barrier separates: gradients travel from the workers to the
+    server, parameters from the server to the workers. Each takes as long as its busiest link.
+    """
+    links = mode["bytes"]
+    workers = [link for name, link in links.items() if name != "server"]
+    server = links["server"]
+    up = max(server["from_switch"], *(link["to_switch"] for link in workers))
+    down = max(server["to_switch"], *(link["from_switch"] for link in workers))
+    return int(up + down)
+
+
+def versions(artifact: Artifact) -> dict[str, str]:
+    """Versions of what took part."""
+    return {
+        "python": platform.python_version(),
+        "p4c": artifact.compiler,
+        "p4_sources_sha256": artifact.sources_sha256,
+        **{name: metadata.version(name) for name in REPORTED_VERSIONS},
+    }

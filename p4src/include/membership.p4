@@ -1,0 +1,58 @@
+/* Who may take part: the jobs of this switch and, of each, its workers and its server. */
+#ifndef LIBRA_MEMBERSHIP_P4
+#define LIBRA_MEMBERSHIP_P4
+
+control Membership(in headers_t hdr, inout metadata_t md,
+                   inout standard_metadata_t standard_metadata) {
+    action job(job_slot_t slot, epoch_t epoch, row_t row_base, row_t row_mask,
+               bit<8> float_bias, ipv4_addr_t server) {
+        md.job_slot = slot;
+        md.epoch = epoch;
+        md.row_base = row_base;
+        md.row_mask = row_mask;
+        md.float_bias = float_bias;
+        md.server = server;
+    }
+
+    table jobs {
+        key = { hdr.libra.job: exact; }
+        actions = { job; NoAction; }
+        size = JOBS;
+        default_action = NoAction();
+    }
+
+    action worker(rank_t rank) {
+        md.role = ROLE_WORKER;
+        md.rank = rank;
+    }
+
+    action server() {
+        md.role = ROLE_SERVER;
+    }
+
+    /* A member is known by its rank, its port and its address together. */
+    table members {
+        key = {
+            hdr.libra.job: exact;
+            hdr.libra.worker: exact;
+            standard_metadata.ingress_port: exact;
+            hdr.ipv4.src: exact;
+        }
+        actions = { worker; server; NoAction; }
+        size = MEMBERS;
+        default_action = NoAction();
+    }
+
+    apply {
+        if (jobs.apply().hit) {
+            /* A recirculated DRAIN was checked on its first pass and has no port of its own. */
+            if (standard_metadata.instance_type == INSTANCE_RECIRCULATED) {
+                md.role = ROLE_SERVER;
+            } else {
+                members.apply();
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,160 @@
+/* Libra for v1model: sums the gradients of hot parameters while they pass.
+ *
+ * A GRAD of a known job and worker is added to the cells of its lanes and acknowledged here; any
+ * other packet, for whatever reason, goes on as ordinary IPv4, and the reason is counted.
+ * docs/wire.md has the packets, docs/architecture.md the arithmetic. */
+#include <core.p4>
+#include <v1model.p4>
+
+#include "include/config.p4"
+#include "include/lanes.p4"
+#include "include/types.p4"
+#include "include/headers.p4"
+#include "include/parser.p4"
+#include "include/checksum.p4"
+#include "include/membership.p4"
+#include "include/window.p4"
+#include "include/leading_one.p4"
+#include "include/lane.p4"
+#include "include/reply.p4"
+#include "include/forward.p4"
+
+#define LANE_INSTANCES(i) \
+    LaneAlign() align##i; \
+    LaneCells() cells##i; \
+    magnitude_t magnitude##i;
+
+#define ALIGN(i) \
+    magnitude##i = 0; \
+    if (hdr.grad.used[i:i] == 1) { \
+        align##i.apply(md.job_slot, hdr.grad.exponent##i, hdr.grad.fraction##i, magnitude##i, \
+                       md.escape); \
+    }
+
+#define ADD_OR_READ(i) \
+    if (md.lanes_do != LANES_ADD) { row = drain_row; } \
+    else { row = md.row_base | (hdr.grad.row##i[ROW_BITS - 1:0] & md.row_mask); } \
+    if (md.lanes_do != LANES_ADD || hdr.grad.used[i:i] == 1) { \
+        cells##i.apply(hdr.libra.tag, md.lanes_do, row, hdr.grad.sign##i, magnitude##i, \
+                       md.float_bias, md.touched[i:i], hdr.digits[i], hdr.floats[i]); \
+    }
+
+control LibraIngress(inout headers_t hdr, inout metadata_t md,
+                     inout standard_metadata_t standard_metadata) {
+    Membership() membership;
+    Newest() newest;
+    Window() window;
+    Reply() reply;
+    Forward() forward;
+    counter(JOBS * 16, CounterType.packets) reasons;
+    EACH_LANE(LANE_INSTANCES)
+    row_t drain_row;
+    row_t row;
+
+    action local() {
+        md.local = 1;
+    }
+    /* The addresses of this switch. */
+    table locals {
+        key = { hdr.ipv4.dst: exact; }
+        actions = { local; NoAction; }
+        size = 16;
+        default_action = NoAction();
+    }
+
+    apply {
+        if (!hdr.ipv4.isValid()) {
+            md.reason = REASON_NO_ROUTE;
+            mark_to_drop(standard_metadata);
+        } else if (standard_metadata.checksum_error == 1) {
+            md.reason = REASON_BAD_CHECKSUM;
+            mark_to_drop(standard_metadata);
+        } else {
+            locals.apply();
+            if (hdr.libra.isValid()) {
+                membership.apply(hdr, md, standard_metadata);
+                if (hdr.grad.isValid()) {
+                    if (md.job_slot == 0) {
+                        md.reason = REASON_NO_JOB;
+                    } else if (hdr.libra.tag[31:20] != md.epoch) {
+                        md.reason = REASON_WRONG_EPOCH;
+                    } else if (md.role != ROLE_WORKER || hdr.ipv4.dst != md.server) {
+                        md.reason = REASON_FOREIGN;
+                    } else {
+                        EACH_LANE(ALIGN)
+                        if (md.escape == 1) {
+                            md.reason = REASON_ESCAPED;
+                        } else {
+                            newest.apply(hdr, md);
+                            if (md.reason == REASON_NONE) {
+                                window.apply(hdr, md);
+                            }
+                        }
+                        if (md.reason == REASON_NONE) {
+                            md.reason = REASON_AGGREGATED;
+                            md.lanes_do = LANES_ADD;
+                        }
+                    }
+                } else if (hdr.drain.isValid() && md.local == 1) {
+                    if (md.role != ROLE_SERVER || hdr.libra.tag[31:20] != md.epoch) {
+                        md.reason = REASON_DRAIN_REFUSED;
+                    } else if (hdr.drain.rows == 0 || hdr.drain.hops != 0
+                               || hdr.drain.format > FORMAT_FLOAT32) {
+                        md.reason = REASON_MALFORMED;
+                    } else {
+                        md.reason = REASON_DRAINED;
+                        md.lanes_do = LANES_READ_DIGITS;
+                        if (hdr.drain.format == FORMAT_FLOAT32) {
+                            md.lanes_do = LANES_READ_FLOAT32;
+                        }
+                        drain_row = md.row_base | (hdr.drain.row[ROW_BITS - 1:0] & md.row_mask);
+                        if (hdr.drain.rows > 1) {
+                            clone_preserving_field_list(CloneType.I2E, DRAIN_SESSION, 0);
+                        }
+                    }
+                } else if (hdr.probe.isValid() && hdr.libra.flags & FLAG_REPLY == 0) {
+                    if (md.role != ROLE_NONE) {
+                        md.reason = REASON_PROBED;
+                    } else if (md.local == 1) {
+                        md.reason = REASON_FOREIGN;
+                    }
+                } else if (hdr.libra.op == OP_GRAD || md.local == 1) {
+                    md.reason = REASON_MALFORMED;
+                }
+
+                if (md.lanes_do != LANES_IDLE) {
+                    EACH_LANE(ADD_OR_READ)
+                }
+                reply.apply(hdr, md);
+            } else if (standard_metadata.parser_error != error.NoError) {
+                md.reason = REASON_MALFORMED;
+            }
+            forward.apply(hdr, md, standard_metadata);
+        }
+        if (md.reason != REASON_NONE) {
+            reasons.count((bit<32>)(md.job_slot ++ md.reason));
+        }
+    }
+}
+
+control LibraEgress(inout headers_t hdr, inout metadata_t md,
+                    inout standard_metadata_t standard_metadata) {
+    /* The copy of a DRAIN comes round again for the next row. */
+    action next_row() {
+        hdr.drain.row = hdr.drain.row + 1;
+        hdr.drain.rows = hdr.drain.rows - 1;
+        recirculate_preserving_field_list(0);
+    }
+
+    apply {
+        if (standard_metadata.instance_type == INSTANCE_INGRESS_CLONE) {
+            next_row();
+        } else if (standard_metadata.instance_type == INSTANCE_REPLICATED
+                   && standard_metadata.egress_port == standard_metadata.ingress_port) {
+            mark_to_drop(standard_metadata);
+        }
+    }
+}
+
+V1Switch(LibraParser(), LibraVerifyChecksum(), LibraIngress(), LibraEgress(),
+         LibraUpdateChecksum(), LibraDeparser()) main;

@@ -1,0 +1,64 @@
+"""Whole jobs in memory: the aggregate depends on the gradients alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from host_stack.aggregator import SoftwareAggregator
+from host_stack.job import Job
+from host_stack.placement import Placement
+from tests.job_in_memory import GROUP, Push, addresses, ports, random_pushes, run_job
+from tests.memory_network import Faults, MemoryNetwork
+
+NUM_KEYS = 3000
+F = 40
+
+
+def expected(pushes: list[list[Push]]) -> np.ndarray:
+    """The model after all rounds, computed without any network."""
+    aggregator = SoftwareAggregator(NUM_KEYS, F)
+    parameters = np.zeros(NUM_KEYS, np.float32)
+    for row in pushes:
+        for rank, (keys, gradients) in enumerate(row):
+            aggregator.add(rank, keys.astype(np.int64), gradients)
+        keys, sums = aggregator.take()
+        parameters[keys] += sums
+    return parameters
+
+
+def direct(workers: int, faults: Faults | None = None):
+    """A network without a switch."""
+
+    def make(_job: Job, _placement: Placement) -> MemoryNetwork:
+        return MemoryNetwork(ports(workers), GROUP, addresses(workers), faults=faults)
+
+    return make
+
+
+@pytest.mark.parametrize("hot", [0, 700, NUM_KEYS])
+def test_fallback_equals_reference(hot: int) -> None:
+    """Without a switch, hot packets reach the server and are summed there, same bits."""
+    pushes = random_pushes(3, 4, NUM_KEYS, 900, seed=1)
+    outcome = run_job(pushes, NUM_KEYS, hot, direct(3), F)
+    assert outcome.parameters.tobytes() == expected(pushes).tobytes()
+    for replica in outcome.replicas:
+        assert replica.tobytes() == outcome.parameters[:hot].tobytes()
+
+
+def test_escapes_keep_the_bits() -> None:
+    """Gradients that do not fit in fixed point are summed in the order of ranks."""
+    pushes = random_pushes(3, 3, NUM_KEYS, 900, seed=2, wild=0.01)
+    outcome = run_job(pushes, NUM_KEYS, 700, direct(3), F)
+    assert outcome.parameters.tobytes() == expected(pushes).tobytes()
+    assert outcome.counters["escaped_gradients"] > 0
+
+
+def test_faulty_network_keeps_the_bits() -> None:
+    """Loss, duplication and reordering change nothing but the time."""
+    faults = Faults(loss=0.05, duplication=0.05, reordering=0.05, seed=3)
+    pushes = random_pushes(3, 3, NUM_KEYS, 900, seed=3)
+    outcome = run_job(pushes, NUM_KEYS, 700, direct(3, faults), F)
+    assert outcome.parameters.tobytes() == expected(pushes).tobytes()
+    assert outcome.retransmissions > 0
+    assert outcome.counters["fallback_duplicate"] > 0

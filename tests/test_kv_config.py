@@ -1,0 +1,80 @@
+"""Configuration from code and environment."""
+
+import pytest
+
+from host_stack.kv.config import KVConfig, address_of_interface, address_towards, resolve
+from host_stack.kv.errors import KVConfigError
+from host_stack.kv.ids import Role
+
+ENV = {
+    "DMLC_ROLE": "worker",
+    "DMLC_PS_ROOT_URI": "10.0.0.1",
+    "DMLC_PS_ROOT_PORT": "8000",
+    "DMLC_NUM_WORKER": "3",
+    "DMLC_NUM_SERVER": "2",
+}
+
+
+def test_environment_is_read_as_by_ps_lite() -> None:
+    """The variables of ps-lite give a complete configuration."""
+    config = KVConfig.from_env(ENV | {"DMLC_NODE_HOST": "10.0.0.7", "PORT": "9000"})
+    assert config == KVConfig(Role.WORKER, "10.0.0.1", 8000, 3, 2, "10.0.0.7", 9000)
+
+
+def test_interface_gives_the_address() -> None:
+    """DMLC_INTERFACE stands in for DMLC_NODE_HOST."""
+    assert KVConfig.from_env(ENV | {"DMLC_INTERFACE": "lo"}).node_host == "127.0.0.1"
+    with pytest.raises(KVConfigError, match="DMLC_INTERFACE"):
+        address_of_interface("nosuch0")
+
+
+@pytest.mark.parametrize("name", ENV)
+def test_missing_variables_are_named(name: str) -> None:
+    """Each required variable is missed by name."""
+    with pytest.raises(KVConfigError, match=name):
+        KVConfig.from_env({key: value for key, value in ENV.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DMLC_ROLE", "boss"),
+        ("DMLC_PS_ROOT_PORT", "many"),
+        ("DMLC_PS_ROOT_PORT", "65536"),
+        ("DMLC_PS_ROOT_PORT", "0"),
+        ("DMLC_NUM_WORKER", "0"),
+        ("DMLC_NUM_SERVER", "-1"),
+        ("PORT", "-1"),
+        ("DMLC_LOCAL", "1"),
+        ("PS_RESEND", "1"),
+        ("DMLC_PS_VAN_TYPE", "ibverbs"),
+    ],
+)
+def test_bad_variables_are_refused(name: str, value: str) -> None:
+    """What was given is in the message."""
+    with pytest.raises(KVConfigError, match=value):
+        KVConfig.from_env(ENV | {name: value})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"wait_timeout_s": 0},
+        {"start_timeout_s": float("nan")},
+        {"send_timeout_s": float("inf")},
+        {"linger_s": -1},
+        {"max_frame_bytes": 0},
+        {"queue_messages": 0},
+    ],
+)
+def test_bad_limits_are_refused(changes: dict[str, float]) -> None:
+    """Every wait has an end and every queue a bound."""
+    with pytest.raises(KVConfigError, match=next(iter(changes))):
+        KVConfig(Role.WORKER, "127.0.0.1", 8000, 1, 1, **changes)  # type: ignore[arg-type]
+
+
+def test_addresses_are_found_without_sending() -> None:
+    """The way to the loopback address starts at the loopback address."""
+    assert address_towards("127.0.0.1") == "127.0.0.1"
+    with pytest.raises(KVConfigError, match="cannot be resolved"):
+        resolve("no such host")

@@ -1,0 +1,164 @@
+"""Jobs mixed from this implementation and the C++ library.
+
+Set PSLITE_DIR to a build folder of ps-lite that has tests/kv_app_test, tests/simple_app_test.
+"""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from host_stack.kv import KVServer, KVWorker, Node, Role, SimpleApp
+from tests.kv_jobs import HOST, LIMIT_S, AddingStore, config, start_scheduler
+
+PSLITE = os.environ.get("PSLITE_DIR")
+pytestmark = pytest.mark.skipif(PSLITE is None, reason="PSLITE_DIR names no build of ps-lite")
+
+NUM_KEYS = 10_000
+
+
+@contextmanager
+def cpp_node(
+    program: str, role: str, port: int, workers: int, servers: int
+) -> Iterator["subprocess.Popen[str]"]:
+    """Run a C++ node; at the end it must have exited with 0."""
+    assert PSLITE is not None
+    environment = os.environ | {
+        "DMLC_ROLE": role,
+        "DMLC_PS_ROOT_URI": HOST,
+        "DMLC_PS_ROOT_PORT": str(port),
+        "DMLC_NODE_HOST": HOST,
+        "DMLC_NUM_WORKER": str(workers),
+        "DMLC_NUM_SERVER": str(servers),
+    }
+    process = subprocess.Popen(
+        [Path(PSLITE) / "tests" / program],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+        output, _ = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 0, output
+    finally:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    """Find a port for a scheduler that cannot choose one by itself."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def serve(port: int, workers: int, servers: int) -> AddingStore:
+    """Be a server until the end of the job."""
+    node = Node(config(Role.SERVER, port, workers, servers), threaded=False)
+    store = AddingStore()
+    try:
+        KVServer(node).set_request_handle(store)
+        node.start()
+        node.finalize(LIMIT_S)
+    finally:
+        node.close()
+    return store
+
+
+def work(port: int, workers: int, servers: int) -> float:
+    """Push and pull as a worker; return the largest error."""
+    node = Node(config(Role.WORKER, port, workers, servers))
+    try:
+        node.start()
+        worker = KVWorker(node)
+        step = (2**64 - 1) // NUM_KEYS
+        keys = np.arange(NUM_KEYS, dtype=np.uint64) * np.uint64(step) + np.uint64(100 + node.rank)
+        vals = np.arange(NUM_KEYS, dtype=np.float32)
+        for _ in range(5):
+            worker.wait(worker.push(keys, vals))
+        out = np.zeros_like(vals)
+        worker.wait(worker.pull(keys, out))
+        error = np.abs(out - 5 * vals).max()
+        worker.wait(worker.push_pull(keys, vals, out))
+        error = max(error, np.abs(out - 6 * vals).max())
+        node.finalize(LIMIT_S)
+    finally:
+        node.close()
+    return float(error)
+
+
+def test_cpp_workers_on_python_scheduler_and_servers() -> None:
+    """The C++ test program, which checks its own sums, runs against Python."""
+    port, done = start_scheduler(2, 2)
+    with ThreadPoolExecutor(2) as pool:
+        stores = [pool.submit(serve, port, 2, 2) for _ in range(2)]
+        with (
+            cpp_node("kv_app_test", "worker", port, 2, 2),
+            cpp_node("kv_app_test", "worker", port, 2, 2),
+        ):
+            done.result(LIMIT_S)
+        for store in stores:
+            assert store.result(LIMIT_S).pushes == 2 * 100
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("servers", [1, 2])
+def test_python_workers_on_cpp_scheduler_and_servers(workers: int, servers: int) -> None:
+    """Python pushes and pulls against the C++ scheduler and servers."""
+    port = free_port()
+    with ThreadPoolExecutor(workers) as pool, ExitStack() as stack:
+        stack.enter_context(cpp_node("kv_app_test", "scheduler", port, workers, servers))
+        for _ in range(servers):
+            stack.enter_context(cpp_node("kv_app_test", "server", port, workers, servers))
+        errors = [pool.submit(work, port, workers, servers) for _ in range(workers)]
+        for error in errors:
+            assert error.result(LIMIT_S) == 0
+
+
+def test_mixed_workers_and_servers() -> None:
+    """A C++ and a Python node of each role share a job."""
+    port = free_port()
+    with (
+        ThreadPoolExecutor(2) as pool,
+        cpp_node("kv_app_test", "scheduler", port, 2, 2),
+        cpp_node("kv_app_test", "server", port, 2, 2),
+        cpp_node("kv_app_test", "worker", port, 2, 2),
+    ):
+        store = pool.submit(serve, port, 2, 2)
+        error = pool.submit(work, port, 2, 2)
+        assert error.result(LIMIT_S) == 0
+        assert store.result(LIMIT_S).pushes > 0
+
+
+def test_simple_requests_of_cpp_scheduler() -> None:
+    """The C++ scheduler asks a Python worker and server a hundred times each."""
+    port = free_port()
+
+    def answer(role: Role) -> int:
+        node = Node(config(role, port, 1, 1))
+        seen = []
+
+        def handle(request, app):  # type: ignore[no-untyped-def]
+            seen.append((request.head, request.body))
+            app.simple_response(request)
+
+        try:
+            SimpleApp(node).set_simple_handle(handle)
+            node.start()
+            node.finalize(LIMIT_S)
+        finally:
+            node.close()
+        assert set(seen) == {(1, b"test")}
+        return len(seen)
+
+    with ThreadPoolExecutor(2) as pool, cpp_node("simple_app_test", "scheduler", port, 1, 1):
+        counts = [pool.submit(answer, role) for role in (Role.WORKER, Role.SERVER)]
+        assert [count.result(LIMIT_S) for count in counts] == [100, 100]

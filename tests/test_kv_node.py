@@ -1,0 +1,394 @@
+"""Nodes against the wire: start-up failures, hostile frames, strangers, heartbeats."""
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import zmq
+
+from host_stack.kv import (
+    KVConnectError,
+    KVError,
+    KVMeta,
+    KVPairs,
+    KVProtocolError,
+    KVServer,
+    KVTimeout,
+    KVUsageError,
+    KVWorker,
+    Node,
+    Role,
+)
+from host_stack.kv.wire import Command, Control, Meta, NodeInfo, decode, encode
+from tests.kv_jobs import (
+    HOST,
+    LIMIT_S,
+    AddingStore,
+    Job,
+    config,
+    running_job,
+    start_scheduler,
+    together,
+)
+
+
+@pytest.fixture(scope="module")
+def job() -> Iterator[Job]:
+    """One worker and one server that adds, shared by tests that leave them working."""
+    with running_job(1, 1) as running:
+        KVServer(running.servers[0]).set_request_handle(AddingStore())
+        yield running
+
+
+@pytest.fixture(scope="module")
+def worker(job: Job) -> KVWorker:
+    """The app of the shared job's worker."""
+    return KVWorker(job.workers[0])
+
+
+@contextlib.contextmanager
+def raw_peer(port: int, identity: bytes | None = None) -> Iterator["zmq.Socket[bytes]"]:
+    """Open a bare DEALER to a node, with any identity."""
+    context = zmq.Context()
+    dealer = context.socket(zmq.DEALER)
+    if identity is not None:
+        dealer.set(zmq.IDENTITY, identity)
+    dealer.set(zmq.LINGER, 2000)
+    dealer.connect(f"tcp://{HOST}:{port}")
+    try:
+        yield dealer
+    finally:
+        dealer.close()
+        context.term()
+
+
+def data_meta(**changes: object) -> bytes:
+    """Build the metadata of a push of float32 with some fields changed."""
+    fields: dict[str, object] = {
+        "head": 0,
+        "request": True,
+        "push": True,
+        "app_id": 0,
+        "customer_id": 0,
+        "timestamp": 0,
+        "data_types": (8, 9),
+    }
+    return encode(Meta(**(fields | changes)))  # type: ignore[arg-type]
+
+
+def test_identity_follows_from_the_roster(job: Job) -> None:
+    """Ranks and ids come from the scheduler, and every node sees the same roster."""
+    worker, server = job.workers[0], job.servers[0]
+    assert (worker.id, worker.rank, worker.role) == (9, 0, Role.WORKER)
+    assert (server.id, server.rank, server.role) == (8, 0, Role.SERVER)
+    assert worker.roster == server.roster
+    assert {info.id for info in worker.roster} == {1, 8, 9}
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b""],
+        [b"\xff"],
+        [b"\x08\x00", b"12345678"],
+        [data_meta(), b"1234567", b"1234"],
+        [data_meta(), b"12345678"],
+        [data_meta(data_types=(8, 9, 3)), b"12345678", b"1234", b"1234", b"1234"],
+        [data_meta()] + [b"x"] * 50,
+        [data_meta(data_types=(8, 11)), b"12345678", b"1234"],
+    ],
+)
+def test_malformed_messages_are_counted_and_change_nothing(
+    job: Job, worker: KVWorker, frames: list[bytes]
+) -> None:
+    """The server goes on serving after every kind of garbage."""
+    server = job.servers[0]
+    before = server.stats.malformed
+    with raw_peer(server.info.port, b"ps99") as peer:
+        peer.send_multipart(frames)
+        expected = before + (frames != [b""])
+        if frames == [b""]:
+            unknown = server.stats.unknown_sender
+            assert server.wait_until(lambda: server.stats.unknown_sender > unknown, LIMIT_S)
+        assert server.wait_until(lambda: server.stats.malformed >= expected, LIMIT_S)
+    keys = np.array([77], np.uint64)
+    worker.wait(worker.push(keys, np.ones(1, np.float32)))
+
+
+def test_frames_above_the_limit_never_arrive() -> None:
+    """ZeroMQ drops the connection of a peer that sends more than is allowed; senders know it."""
+    with running_job(1, 1, max_frame_bytes=4096) as job:
+        KVServer(job.servers[0]).set_request_handle(AddingStore())
+        worker = KVWorker(job.workers[0])
+        keys = np.arange(1000, dtype=np.uint64)
+        with pytest.raises(KVUsageError, match="max_frame_bytes = 4096"):
+            worker.push(keys, np.ones(1000, np.float32))
+        with raw_peer(job.servers[0].info.port, b"ps99") as peer:
+            monitor = peer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+            peer.send(b"x" * 5000)
+            try:
+                assert monitor.poll(LIMIT_S * 1000)
+            finally:
+                peer.disable_monitor()
+                monitor.close(0)
+        assert job.servers[0].stats.malformed == 0
+        worker.wait(worker.push(keys[:100], np.ones(100, np.float32)))
+
+
+@pytest.mark.parametrize(
+    "identity", [None, b"ps99", b"ps", b"ps-8", b"ps08", b"sp8", b"ps9999999999"]
+)
+def test_strangers_are_not_served(job: Job, identity: bytes | None) -> None:
+    """Data from a node that the roster does not name is counted and dropped."""
+    server = job.servers[0]
+    before = server.stats.unknown_sender
+    with raw_peer(server.info.port, identity) as peer:
+        peer.send_multipart([data_meta(), b"\0" * 8, b"\0" * 4])
+        assert server.wait_until(lambda: server.stats.unknown_sender > before, LIMIT_S)
+
+
+@pytest.mark.parametrize("command", [Command.TERMINATE, Command.ACK, 6, -1, 2**31 - 1])
+def test_commands_without_meaning_are_counted(job: Job, command: int) -> None:
+    """Nobody can terminate a node over the network, and unknown commands are harmless."""
+    node = job.servers[0]
+    before = node.stats.unknown_command
+    with raw_peer(node.info.port, b"ps99") as peer:
+        peer.send(encode(Meta(control=Control(command))))
+        assert node.wait_until(lambda: node.stats.unknown_command > before, LIMIT_S)
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        Control(Command.ADD_NODE, (NodeInfo(Role.SERVER, HOST, 1, 8),)),
+        Control(Command.BARRIER, barrier_group=7),
+    ],
+)
+def test_control_from_strangers_is_counted(job: Job, control: Control) -> None:
+    """Only the scheduler may send a roster or end a barrier, and only when asked."""
+    server = job.servers[0]
+    before = server.stats.unexpected_control
+    with raw_peer(server.info.port, b"ps99") as peer:
+        peer.send(encode(Meta(control=control)))
+        assert server.wait_until(lambda: server.stats.unexpected_control > before, LIMIT_S)
+    assert server.id == 8
+
+
+@pytest.mark.parametrize(
+    ("meta", "frames", "reason"),
+    [
+        ({"push": False}, ["keys", "vals"], "neither push nor pull"),
+        ({"data_types": ()}, [], "no keys and values"),
+        ({"data_types": (8,)}, ["keys"], "no keys and values"),
+        ({"data_types": (4, 9)}, ["keys", "vals"], "keys are not uint64, or none"),
+        ({}, ["", "vals"], "keys are not uint64, or none"),
+        ({}, ["unsorted", "vals"], "keys are not sorted and unique"),
+        ({}, ["twice", "vals"], "keys are not sorted and unique"),
+        ({}, ["keys", "one"], "values do not fit the keys"),
+        ({"data_types": (8, 9, 3)}, ["keys", "vals", "one"], "lens do not fit keys and values"),
+        ({"data_types": (8, 9, 9)}, ["keys", "vals", "vals"], "lens do not fit keys and values"),
+        ({"push": False, "pull": True}, ["keys", "vals"], "values in a pull"),
+    ],
+)
+def test_invalid_requests_are_rejected_by_reason(meta, frames, reason) -> None:  # type: ignore[no-untyped-def]
+    """A request that could corrupt the sums never reaches the handle."""
+    contents = {
+        "": b"",
+        "keys": np.array([1, 2], np.uint64).tobytes(),
+        "unsorted": np.array([2, 1], np.uint64).tobytes(),
+        "twice": np.array([2, 2], np.uint64).tobytes(),
+        "vals": np.ones(2, np.float32).tobytes(),
+        "one": b"\1\0\0\0",
+    }
+    with running_job(1, 1, lifetime_s=0.5) as job:
+        node = job.servers[0]
+        server = KVServer(node)
+        handled: list[KVMeta] = []
+
+        def handle(meta: KVMeta, kvs: KVPairs, server: KVServer) -> None:
+            handled.append(meta)
+            server.response(meta)
+
+        server.set_request_handle(handle)
+        # The identity of the real worker: a hostile or broken program in its place.
+        with raw_peer(node.info.port, b"ps9") as peer:
+            peer.send_multipart([data_meta(**meta), *(contents[name] for name in frames)])
+            assert node.wait_until(lambda: server.rejected.total() == 1, LIMIT_S)
+        assert server.rejected == {reason: 1}
+        assert not handled
+        job.abandon()
+
+
+def test_responses_that_nobody_waits_for_are_counted() -> None:
+    """A late or forged response completes nothing, and workers serve no pushes."""
+    with running_job(1, 1, lifetime_s=0.5) as job:
+        node = job.workers[0]
+        worker = KVWorker(node)
+        push = worker.push(np.array([1], np.uint64), np.ones(1, np.float32))
+        with raw_peer(node.info.port, b"ps1") as peer:
+            peer.send(data_meta(request=False, data_types=(), timestamp=12345))
+            peer.send(data_meta(request=False, data_types=(), timestamp=push))
+            peer.send(data_meta(request=True, data_types=(), timestamp=1))
+            assert node.wait_until(lambda: node.stats.unexpected_request == 1, LIMIT_S)
+        assert node.stats.unexpected_response == 2
+        assert not worker.done(push)
+        job.abandon()
+
+
+def test_scheduler_answers_heartbeats_and_refuses_late_nodes() -> None:
+    """A heartbeat comes back with the scheduler's own address; a surplus node is counted."""
+    with running_job(1, 1) as job:
+        worker = job.workers[0]
+        worker.send(1, Meta(control=Control(Command.HEARTBEAT, (worker.info,))))
+        assert worker.wait_until(lambda: worker.stats.heartbeats == 1, LIMIT_S)
+        late = Node(config(Role.WORKER, job.port, 1, 1))
+        with pytest.raises(KVTimeout, match="no roster has come"):
+            late.start(0.3)
+        late.close()
+
+
+def test_registration_bytes_of_a_node() -> None:
+    """A node registers with exactly the bytes of the C++ library."""
+    context = zmq.Context()
+    router = context.socket(zmq.ROUTER)
+    port = router.bind_to_random_port(f"tcp://{HOST}")
+    node = Node(config(Role.WORKER, port, 1, 1))
+    try:
+        node.bind()
+        with pytest.raises(KVTimeout, match="no roster has come"):
+            node.start(0.2)
+        assert router.poll(LIMIT_S * 1000)
+        identity, frame = router.recv_multipart()
+        assert not identity.startswith(b"ps")
+        assert decode(frame) == Meta(
+            control=Control(Command.ADD_NODE, (NodeInfo(Role.WORKER, HOST, node.info.port),)),
+            timestamp=0,
+        )
+    finally:
+        node.close()
+        router.close(0)
+        context.term()
+
+
+def test_missing_scheduler_is_a_timeout_that_names_it() -> None:
+    """Nobody at the address: the error says where and what is expected."""
+    node = Node(config(Role.SERVER, 1, 3, 2))
+    try:
+        with pytest.raises(KVTimeout, match=r"127\.0\.0\.1:1: .* all 3 workers and 2 servers"):
+            node.start(0.2)
+        with pytest.raises(KVUsageError, match="no id yet"):
+            _ = node.id
+    finally:
+        node.close()
+
+
+def test_missing_nodes_are_counted_by_the_scheduler() -> None:
+    """The scheduler says how many of each role have not come."""
+    node = Node(config(Role.SCHEDULER, 0, 2, 1))
+    try:
+        with pytest.raises(KVTimeout, match="2 of 2 workers and 1 of 1 servers"):
+            node.start(0.2)
+    finally:
+        node.close()
+
+
+def test_port_in_use_is_a_typed_error() -> None:
+    """The address is in the message."""
+    first = Node(config(Role.SCHEDULER, 0, 1, 1))
+    port = first.bind()
+    second = Node(config(Role.SCHEDULER, port, 1, 1))
+    try:
+        with pytest.raises(KVConnectError, match=f"cannot listen on {HOST}:{port}"):
+            second.bind()
+    finally:
+        first.close()
+        second.close()
+
+
+def test_disagreement_about_the_size_of_the_job_is_named() -> None:
+    """A node that expects more servers than the scheduler refuses the roster."""
+    port, done = start_scheduler(1, 1, lifetime_s=0.2)
+    good = Node(config(Role.SERVER, port, 1, 1))
+    bad = Node(config(Role.WORKER, port, 1, 2))
+
+    def start_bad() -> None:
+        with pytest.raises(KVProtocolError, match="1 workers and 2 servers"):
+            bad.start(LIMIT_S)
+
+    def start_good() -> None:
+        with pytest.raises(KVTimeout, match="barrier on group 7"):
+            good.start(1.0)
+
+    try:
+        together(start_bad, start_good)
+    finally:
+        good.close()
+        bad.close()
+    done.cancel()
+
+
+def test_barrier_can_be_waited_for_again_after_a_timeout() -> None:
+    """A late node does not spoil the barrier, and another group cannot be mixed in."""
+    with running_job(2, 1) as job:
+        first, second = job.workers
+        with pytest.raises(KVTimeout, match="barrier on group 4"):
+            first.barrier(4, 0.05)
+        with pytest.raises(KVUsageError, match="group 4 is still pending"):
+            first.barrier(6, 0.05)
+        together(lambda: first.barrier(4), lambda: second.barrier(4))
+
+
+def test_errors_of_a_handle_surface_where_the_node_is_used() -> None:
+    """A handle that raises ends reception, and waiting on that node raises instead of hanging."""
+    with running_job(1, 1, lifetime_s=0.3) as job:
+
+        def handle(meta: KVMeta, kvs: KVPairs, server: KVServer) -> None:
+            raise RuntimeError("store is broken")
+
+        KVServer(job.servers[0]).set_request_handle(handle)
+        worker = KVWorker(job.workers[0])
+        worker.push(np.array([1], np.uint64), np.ones(1, np.float32))
+        with pytest.raises(KVError, match="store is broken"):
+            job.servers[0].finalize()
+        job.abandon()
+
+
+def test_errors_of_a_handle_come_out_of_process() -> None:
+    """Without a thread, the owner of the loop gets the exception itself."""
+    port, done = start_scheduler(1, 1, lifetime_s=0.3)
+    server_node = Node(config(Role.SERVER, port, 1, 1), threaded=False)
+    worker_node = Node(config(Role.WORKER, port, 1, 1))
+
+    def handle(meta: KVMeta, kvs: KVPairs, server: KVServer) -> None:
+        raise RuntimeError("store is broken")
+
+    try:
+        together(server_node.start, worker_node.start)
+        KVServer(server_node).set_request_handle(handle)
+        KVWorker(worker_node).push(np.array([1], np.uint64), np.ones(1, np.float32))
+        assert server_node.socket.poll(LIMIT_S * 1000)
+        with pytest.raises(RuntimeError, match="store is broken"):
+            server_node.process()
+    finally:
+        server_node.close()
+        worker_node.close()
+    done.exception(LIMIT_S)
+
+
+def test_closed_nodes_refuse_everything() -> None:
+    """Each call after close says so, and close may be repeated."""
+    node = Node(config(Role.WORKER, 1, 1, 1), threaded=False)
+    node.close()
+    node.close()
+    for call in (node.bind, node.start, node.process):
+        with pytest.raises(KVUsageError, match="closed"):
+            call()
+
+
+def test_modes_of_reception_are_not_mixed(job: Job) -> None:
+    """A node with a thread of its own cannot be driven."""
+    with pytest.raises(KVUsageError, match="threaded=False"):
+        job.workers[0].process()
+    with pytest.raises(KVUsageError, match="started already"):
+        job.workers[0].start()

@@ -1,0 +1,1 @@
+"""Data sets, sparse models and training loops used by `libra run`."""

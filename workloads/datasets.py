@@ -1,0 +1,66 @@
+"""Data sets by name, and their split into a part to train on and a part to test on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from workloads import movielens, options, svmlight, synthetic
+from workloads.errors import WorkloadError
+from workloads.examples import Examples
+
+Task = Literal["rating", "binary"]
+
+TEST_FRACTION = 0.1
+
+KNOWN = ("movielens", "synthetic[:NAME=NUMBER,…]", "svmlight:FILE")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Examples over features 0 to `num_features` - 1; labels are ratings, or 0 and 1."""
+
+    name: str
+    task: Task
+    examples: Examples
+    num_features: int
+
+    def split(self, seed: int, test_fraction: float = TEST_FRACTION) -> tuple[Examples, Examples]:
+        """Return a seeded, disjoint split of the examples into (train, test); neither is empty."""
+        total = len(self.examples)
+        if total < 2:
+            raise WorkloadError(f"data set {self.name} has {total} example(s); a split needs two")
+        tested = min(max(round(total * test_fraction), 1), total - 1)
+        shuffled = np.random.default_rng([seed, 0x5B117]).permutation(total).astype(np.int64)
+        return (
+            self.examples.take(np.sort(shuffled[tested:])),
+            self.examples.take(np.sort(shuffled[:tested])),
+        )
+
+
+def open_dataset(spec: str, seed: int) -> Dataset:
+    """Open a data set by what the user calls it.
+
+    - `movielens`: user and film indicators with ratings
+    - `svmlight:FILE`: a file in svmlight (libsvm) format with binary labels
+    - `synthetic`, or `synthetic:examples=N,features=N,nnz=N,exponent=X`: Zipf logistic data that is
+      a function of `seed` and the options
+
+    Raises `WorkloadError` for any other name, a bad option, or a file that cannot be used.
+    """
+    kind, colon, rest = spec.partition(":")
+    task: Task = "binary"
+    if spec == "movielens":
+        examples, num_features = movielens.load()
+        task = "rating"
+    elif kind == "synthetic":
+        examples, num_features = synthetic.generate(seed, options.parse("data set synthetic", rest))
+    elif kind == "svmlight" and colon and rest:
+        examples, num_features = svmlight.load(Path(rest).expanduser())
+    else:
+        raise WorkloadError(f"unknown data set '{spec}'; known: {', '.join(KNOWN)}")
+    examples.validate(num_features)
+    return Dataset(spec, task, examples, num_features)

@@ -1,0 +1,52 @@
+"""Options of data sets, models and optimisers: `name=value` pairs checked against what is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from workloads.errors import WorkloadError
+
+
+def check_names(what: str, given: Iterable[str], allowed: Iterable[str]) -> None:
+    """Raise `WorkloadError` if `given` holds a name that is not among `allowed`."""
+    known = sorted(allowed)
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        takes = ", ".join(known) if known else "none"
+        raise WorkloadError(f"{what}: unknown option {', '.join(unknown)}; known: {takes}")
+
+
+def integer(what: str, value: float, low: int, high: int) -> int:
+    """`value` as an int in `low`..`high`; anything else is a `WorkloadError`."""
+    if not math.isfinite(value) or value != int(value) or not low <= value <= high:
+        raise WorkloadError(f"{what} is {value}; allowed: an integer from {low} to {high}")
+    return int(value)
+
+
+def number(what: str, value: float, low: float, high: float) -> float:
+    """`value` as a finite float in `low`..`high`; anything else is a `WorkloadError`."""
+    if not math.isfinite(value) or not low <= value <= high:
+        raise WorkloadError(f"{what} is {value}; allowed: a number from {low:g} to {high:g}")
+    return float(value)
+
+
+def positive(what: str, value: float) -> float:
+    """`value` as a finite float above 0; anything else is a `WorkloadError`."""
+    if not math.isfinite(value) or value <= 0:
+        raise WorkloadError(f"{what} is {value}; allowed: a finite number above 0")
+    return float(value)
+
+
+def parse(what: str, text: str) -> Mapping[str, float]:
+    """Read `name=number,name=number`; an empty text holds no option."""
+    options: dict[str, float] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = item.partition("=")
+        try:
+            options[name.strip()] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise WorkloadError(f"{what}: cannot read option '{item}'; write name=number")
+    return options

@@ -1,0 +1,241 @@
+"""Reader of svmlight (libsvm) files: `label id:value id:value … # comment`, one example a line.
+
+A file is read in blocks of lines, each converted as a whole. Only when a block turns out to be
+malformed is it gone through line by line, to name the line and what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads import cache
+from workloads.errors import WorkloadError
+from workloads.examples import Examples, Float32Array, Int64Array
+
+BLOCK_BYTES = 1 << 22
+"""Bytes of text converted at once."""
+
+MAX_ID = 2**63 - 1
+"""The largest feature id of a file."""
+
+_PLAIN = b"0123456789+-.eE: \t\r\n\f\v"
+_LABELS = {-1.0: "-1", 0.0: "0", 1.0: "+1"}
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The examples of a run of lines; `lines` holds the line number of each example."""
+
+    lines: Int64Array
+    lengths: Int64Array
+    ids: Int64Array
+    values: Float32Array
+    labels: NDArray[np.float64]
+
+
+def load(path: Path) -> tuple[Examples, int]:
+    """All examples of the file at `path`, and the number of features.
+
+    Labels must be -1 and +1, or 0 and 1, one convention throughout; they become 0 and 1. Ids may be
+    any integers from 0 to `MAX_ID`, in any order, each at most once a line; feature f of the result
+    is the f-th smallest id that occurs. Values must be finite in float32.
+
+    The result is cached by path, size and time of change. Raises `WorkloadError`, which names the
+    line, for a malformed file, and for one that cannot be read or holds no example.
+    """
+    name = _cache_name(path)
+    cached = _from_cache(name)
+    if cached is not None:
+        return cached
+    examples, ids = parse(path)
+    cache.store(
+        name,
+        {
+            "indptr": examples.indptr,
+            "features": examples.features,
+            "values": examples.values,
+            "labels": examples.labels,
+            "num_features": np.int64(len(ids)).reshape(1),
+        },
+    )
+    return examples, len(ids)
+
+
+def parse(path: Path) -> tuple[Examples, Int64Array]:
+    """Read `path` as `load` does, without the cache.
+
+    Returns the examples, and the id of each feature in the file, int64[number of features].
+    """
+    blocks: list[_Block] = []
+    first_line = 1
+    try:
+        with path.open("rb") as file:
+            while lines := file.readlines(BLOCK_BYTES):
+                blocks.append(_convert(path, lines, first_line))
+                first_line += len(lines)
+    except OSError as error:
+        raise WorkloadError(f"cannot read svmlight file {path}: {error.strerror}") from error
+    if not sum(len(block.labels) for block in blocks):
+        raise WorkloadError(f"svmlight file {path} holds no example")
+
+    lengths = np.concatenate([block.lengths for block in blocks])
+    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    ids, features = np.unique(np.concatenate([block.ids for block in blocks]), return_inverse=True)
+    labels = _binary_labels(
+        path,
+        np.concatenate([block.labels for block in blocks]),
+        np.concatenate([block.lines for block in blocks]),
+    )
+    values = np.concatenate([block.values for block in blocks])
+    return Examples(indptr, features.astype(np.int64), values, labels), ids
+
+
+def _cache_name(path: Path) -> str:
+    try:
+        resolved = path.resolve(strict=True)
+        stat = resolved.stat()
+    except OSError as error:
+        raise WorkloadError(f"cannot read svmlight file {path}: {error.strerror}") from error
+    if not resolved.is_file():
+        raise WorkloadError(f"cannot read svmlight file {path}: not a regular file")
+    identity = f"{resolved}\0{stat.st_size}\0{stat.st_mtime_ns}"
+    return f"svmlight-{hashlib.sha256(identity.encode(errors='surrogateescape')).hexdigest()[:24]}"
+
+
+def _from_cache(name: str) -> tuple[Examples, int] | None:
+    arrays = cache.load(name)
+    try:
+        if arrays is None:
+            return None
+        num_features = int(arrays.pop("num_features")[0])
+        examples = Examples(**arrays)
+        examples.validate(num_features)
+    except (KeyError, IndexError, TypeError, WorkloadError):
+        return None  # damaged: to be parsed and stored anew
+    return examples, num_features
+
+
+def _convert(path: Path, lines: Sequence[bytes], first_line: int) -> _Block:
+    """Convert a block of lines; blank ones and comments hold no example."""
+    stripped = [line.partition(b"#")[0] for line in lines]
+    split = [line.split() for line in stripped]
+    numbers = [first_line + i for i, tokens in enumerate(split) if tokens]
+    examples = [tokens for tokens in split if tokens]
+    pairs = [pair for tokens in examples for pair in tokens[1:]]
+    fields = b":".join(pairs).split(b":") if pairs else []
+    try:
+        _check_shape(stripped, pairs)
+        block = _Block(
+            lines=np.array(numbers, dtype=np.int64),
+            lengths=np.array([len(tokens) - 1 for tokens in examples], dtype=np.int64),
+            ids=np.fromiter(map(int, fields[0::2]), np.int64, len(pairs)),
+            values=_to_float32(_floats(fields[1::2])),
+            labels=_floats([tokens[0] for tokens in examples]),
+        )
+    except (ValueError, OverflowError):
+        _explain(path, lines, first_line)
+    if not _sound(block):
+        _explain(path, lines, first_line)
+    return block
+
+
+def _check_shape(lines: Sequence[bytes], pairs: Sequence[bytes]) -> None:
+    """Raise `ValueError` unless all is in plain digits and each pair has one colon, after an id.
+
+    `int` and `float` take more than that: underscores, words for infinity, signs of ids.
+    """
+    if b"".join(lines).translate(None, _PLAIN):
+        raise ValueError
+    if not all(pair.count(b":") == 1 and pair[:1].isdigit() for pair in pairs):
+        raise ValueError
+
+
+def _floats(texts: Sequence[bytes]) -> NDArray[np.float64]:
+    return np.fromiter(map(float, texts), np.float64, len(texts))
+
+
+def _to_float32(values: NDArray[np.float64]) -> Float32Array:
+    with np.errstate(over="ignore"):  # what overflows is told from the infinity that it leaves
+        return values.astype(np.float32)
+
+
+def _sound(block: _Block) -> bool:
+    """Whether labels, ids and values are in range and no line has an id twice."""
+    rows = np.repeat(np.arange(len(block.labels)), block.lengths)
+    order = np.lexsort((block.ids, rows))
+    rows, ids = rows[order], block.ids[order]
+    repeated = (rows[1:] == rows[:-1]) & (ids[1:] == ids[:-1])
+    return bool(
+        np.isin(block.labels, list(_LABELS)).all()
+        and np.isfinite(block.values).all()
+        and not repeated.any()
+    )
+
+
+def _explain(path: Path, lines: Sequence[bytes], first_line: int) -> NoReturn:
+    """Raise the `WorkloadError` that names the first malformed line."""
+    for number, line in enumerate(lines, first_line):
+        tokens = line.partition(b"#")[0].split()
+        problem = _line_problem(tokens) if tokens else None
+        if problem is not None:
+            raise WorkloadError(f"{path}, line {number}: {problem}")
+    raise WorkloadError(
+        f"{path}, lines {first_line} to {first_line + len(lines) - 1}: not in svmlight format"
+    )
+
+
+def _line_problem(tokens: Sequence[bytes]) -> str | None:
+    if _number(tokens[0]) not in _LABELS:
+        return f"label {_quote(tokens[0])}; allowed: -1 and +1, or 0 and 1"
+    seen: set[int] = set()
+    for token in tokens[1:]:
+        head, colon, tail = token.partition(b":")
+        if not colon or not _is_id(head):
+            return f"{_quote(token)}; need id:value with an integer id from 0 to {MAX_ID}"
+        value = _number(tail)
+        if value is None or abs(value) > float(np.finfo(np.float32).max):
+            return f"{_quote(token)}: the value must be a finite float32"
+        if int(head) in seen:
+            return f"feature {int(head)} occurs twice"
+        seen.add(int(head))
+    return None
+
+
+def _is_id(text: bytes) -> bool:
+    # The length first: Python refuses to convert a text of thousands of digits.
+    return text.isdigit() and len(text.lstrip(b"0")) <= len(str(MAX_ID)) and int(text) <= MAX_ID
+
+
+def _number(text: bytes) -> float | None:
+    """Return the finite float that `text` spells in plain digits, or None."""
+    if text.translate(None, _PLAIN):
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _quote(token: bytes) -> str:
+    shown = token[:40].decode("utf-8", errors="backslashreplace")
+    return repr(shown + ("…" if len(token) > 40 else ""))
+
+
+def _binary_labels(path: Path, labels: NDArray[np.float64], lines: Int64Array) -> Float32Array:
+    """Map {-1, +1} and {0, 1} to {0, 1}; a mixture is refused at its first line."""
+    negative, zero = labels == -1.0, labels == 0.0
+    if negative.any() and zero.any():
+        mixed = max(int(np.argmax(negative)), int(np.argmax(zero)))
+        raise WorkloadError(
+            f"{path}, line {lines[mixed]}: label {_LABELS[float(labels[mixed])]} in a file with "
+            f"both 0 and -1; use -1 and +1, or 0 and 1"
+        )
+    return np.where(labels > 0, np.float32(1), np.float32(0))

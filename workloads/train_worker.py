@@ -1,0 +1,53 @@
+"""A worker process of `libra run`: `python -m workloads.train_worker FOLDER RANK`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from host_stack.connect import open_transport, worker_node
+from host_stack.job import Job
+from host_stack.placement import Placement
+from host_stack.worker import Worker
+from workloads.training import Training, emit, run_role
+
+
+def train(folder: Path, rank: int) -> None:
+    """Train the worker's share of every round; emits one `round` event each."""
+    job = Job.load(folder / "job.json")
+    training = Training.load(folder / "training.json")
+    workload = training.open_workload(len(job.workers))
+    placement = Placement.load(folder / "placement.npz")
+    transport = open_transport(job, job.workers[rank], groups=(job.group,))
+    node = worker_node(job, job.workers[rank])
+    worker = Worker(job, rank, placement, transport, node)
+    keys = workload.keys(rank, 0)
+    node.start()
+    worker.start(keys)
+    emit("ready")
+    for round_ in range(training.rounds):
+        started = time.monotonic()
+        values = worker.parameters[keys.astype(np.int64)]
+        gradient, loss = workload.gradient(rank, round_, keys, values)
+        last = round_ + 1 == training.rounds
+        next_keys = keys[:0] if last else workload.keys(rank, round_ + 1)
+        computed = time.monotonic()
+        times = worker.push_round(round_, keys, gradient, next_keys)
+        emit("round", round=round_, compute_s=computed - started, loss=loss, **asdict(times))
+        keys = next_keys
+    emit("done", **asdict(worker.hot.stats))
+    node.finalize()
+    transport.close()
+
+
+def main() -> None:
+    """Read the command line."""
+    train(Path(sys.argv[1]), int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    sys.exit(run_role(main))

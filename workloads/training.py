@@ -1,0 +1,71 @@
+"""What the processes of one training run share: the configuration file and events on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from host_stack.errors import BadInput, LibraError
+from workloads.workload import Workload
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training run, as `libra run` hands it to worker and server processes.
+
+    Attributes:
+        dataset, model, optimizer: names as on the command line.
+        learning_rate: of the optimiser; the gradient is the sum over workers.
+        rounds, batch, seed: rounds of BSP, examples per worker and round, seed of everything.
+        evaluate_every: rounds between snapshots of the model.
+        checkpoint_every: rounds between checkpoints of the server; 0 for none.
+    """
+
+    dataset: str
+    model: str
+    optimizer: str
+    learning_rate: float
+    rounds: int
+    batch: int
+    seed: int
+    evaluate_every: int
+    checkpoint_every: int
+
+    def open_workload(self, workers: int) -> Workload:
+        """The workload of this run."""
+        return Workload.open(
+            self.dataset, self.model, seed=self.seed, workers=workers, batch_size=self.batch
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the configuration as JSON."""
+        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Training:
+        """Read a configuration of `save`; `BadInput` if the file is none."""
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise BadInput(f"{path} is not a training file: {error}") from error
+
+
+def emit(event: str, **fields: Any) -> None:
+    """Write one event as a line of JSON on stdout."""
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def run_role(main: Any) -> int:
+    """Run a role's main function; an expected error becomes one line and its exit code."""
+    try:
+        main()
+    except LibraError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0

@@ -1,0 +1,124 @@
+"""A training job seen from outside: batches, keys, gradients and quality."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads import metrics
+from workloads import options as opt
+from workloads.datasets import Dataset, open_dataset
+from workloads.errors import WorkloadError
+from workloads.examples import Examples, Float32Array
+from workloads.models import Model, make_model
+from workloads.schedule import Schedule
+
+MAX_SEED = 2**53 - 1
+"""The largest seed, one that survives a trip through JSON."""
+
+
+class Workload:
+    """A data set, a model and the batches of its workers, all functions of the arguments of `open`.
+
+    Every process of a job opens the same workload, and none needs to send another any data.
+    """
+
+    def __init__(
+        self, dataset: Dataset, model: Model, parts: tuple[Examples, Examples], schedule: Schedule
+    ) -> None:
+        self.dataset = dataset
+        self.model = model
+        self.train, self.test = parts
+        self.schedule = schedule
+
+    @classmethod
+    def open(
+        cls,
+        dataset: str,
+        model: str,
+        *,
+        seed: int,
+        workers: int,
+        batch_size: int,
+        **model_options: float,
+    ) -> Workload:
+        """Open a data set (see `open_dataset`) and build a model for it (see `make_model`).
+
+        `seed` (from 0) decides the split into training and test part, the order of batches, and the
+        data themselves where they are generated. Raises `WorkloadError` for anything that cannot be
+        used as given.
+        """
+        seed = opt.integer("seed", seed, 0, MAX_SEED)
+        data = open_dataset(dataset, seed)
+        train, test = data.split(seed)
+        if data.task == "binary" and np.unique(test.labels).size < 2:
+            raise WorkloadError(
+                f"data set {data.name}: the test part of {len(test)} example(s) holds one class "
+                "only, so that its quality cannot be measured; use more data or another seed"
+            )
+        schedule = Schedule(len(train), seed=seed, workers=workers, batch_size=batch_size)
+        built = make_model(model, data.num_features, data.task, train.labels, model_options)
+        return cls(data, built, (train, test), schedule)
+
+    def batch(self, worker: int, round_number: int) -> Examples:
+        """Return the examples of a worker in a round."""
+        return self.train.take(self.schedule.rows(worker, round_number))
+
+    def keys(self, worker: int, round_number: int) -> NDArray[np.uint64]:
+        """Return the keys that a worker updates in a round, uint64[n], sorted and unique."""
+        return self.model.batch_keys(self.batch(worker, round_number))
+
+    def gradient(
+        self, worker: int, round_number: int, keys: NDArray[np.uint64], params: Float32Array
+    ) -> tuple[Float32Array, float]:
+        """Return the gradient, float32[n], of a worker's mean loss, and that loss.
+
+        `params`, float32[n], are the values of `keys`, which `keys(worker, round_number)` gave.
+        """
+        gradient, loss = self.model.gradient(self.batch(worker, round_number), keys, params)
+        return gradient.astype(np.float32, copy=False), loss
+
+    def evaluate(self, params: Float32Array) -> dict[str, float]:
+        """Quality on the test part: `rmse` for ratings, `auc` and `log_loss` for 0 and 1."""
+        scores = self.model.scores(self.test, params)
+        if self.dataset.task == "rating":
+            return {"rmse": metrics.rmse(self.test.labels, scores)}
+        return {
+            "auc": metrics.auc(self.test.labels, scores),
+            "log_loss": metrics.log_loss(self.test.labels, scores),
+        }
+
+    def sample_keys(self, fraction: float, seed: int) -> Iterator[NDArray[np.uint64]]:
+        """Return the keys of batches drawn from a random `fraction` (0 to 1) of the training part.
+
+        One array per batch, as `keys` gives them: what the hot set is identified from. At least one
+        batch is drawn; the last may be short.
+        """
+        if not 0 < fraction <= 1:
+            raise WorkloadError(f"sample fraction is {fraction}; allowed: above 0, up to 1")
+        seed = opt.integer("sample seed", seed, 0, MAX_SEED)
+        total = len(self.train)
+        drawn = np.random.default_rng([seed, 0x5A3B1E]).permutation(total).astype(np.int64)
+        drawn = drawn[: max(round(total * fraction), min(self.schedule.batch_size, total))]
+        return (
+            self.model.batch_keys(self.train.take(drawn[start : start + self.schedule.batch_size]))
+            for start in range(0, len(drawn), self.schedule.batch_size)
+        )
+
+    def describe(self) -> dict[str, str | int | float]:
+        """Names and sizes, for logs and reports."""
+        return {
+            "dataset": self.dataset.name,
+            "model": self.model.name,
+            "task": self.dataset.task,
+            "features": self.dataset.num_features,
+            "num_keys": self.model.num_keys,
+            "train_examples": len(self.train),
+            "test_examples": len(self.test),
+            "mean_nnz": self.dataset.examples.nnz / len(self.dataset.examples),
+            "workers": self.schedule.workers,
+            "batch_size": self.schedule.batch_size,
+            "rounds_per_epoch": self.schedule.rounds_per_epoch,
+        }
