@@ -56,7 +56,7 @@ class Artifact:
                 name,
                 device_config,
                 p4info,
-                Layout(**build["layout"]),
+                Layout.from_fields(build["layout"]),
                 str(build["compiler"]),
                 str(build["sources_sha256"]),
             )

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.targets import TARGETS
-from host_stack.errors import LibraError
+from host_stack.errors import BadInput, LibraError
 from mininet_topos.options import MODES, OPTIMIZERS, RunOptions
 from mininet_topos.runner import run as run_experiment
 
@@ -98,6 +98,8 @@ def run(
 
     Ends with run.json, plots and report.html in OUT/<time>; OUT/latest points there.
     """
+    if json_path is not None and (json_path.is_dir() or not json_path.parent.is_dir()):
+        raise BadInput(f"--json {json_path}: it must be a file in a folder that exists")
     options = RunOptions(
         dataset=dataset,
         model=model or ("fm" if dataset == "movielens" else "lr"),

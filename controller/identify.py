@@ -59,6 +59,8 @@ class Heat:
 
     def cumulative(self, points: int = 200) -> list[dict[str, float]]:
         """The curve of update share against rank, as at most `points` points."""
+        if not len(self.share):
+            return []
         total = np.cumsum(self.share)
         ranks = np.unique(np.geomspace(1, len(total), points).astype(np.int64))
         return [{"rank": int(r), "share": float(total[r - 1] / total[-1])} for r in ranks]

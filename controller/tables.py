@@ -102,7 +102,7 @@ class Membership:
             raise BadInput(
                 f"rows {self.row_base}…+{self.rows}: a job has an aligned power-of-two block"
             )
-        if self.row_base + self.rows > layout.rows:
+        if not 0 <= self.row_base <= layout.rows - self.rows:
             raise BadInput(
                 f"rows {self.row_base} to {self.row_base + self.rows - 1}: the switch has "
                 f"{layout.rows}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +14,11 @@ from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import MAX_EPOCH, MAX_WORKERS, SERVER_RANK, Layout
 from host_stack.transport import ipv4
 
-
 DEFAULT_TIMEOUTS_S: Final = {"push": 10.0, "drain": 5.0, "commit": 60.0}
 """Seconds without progress after which a push, a drain or the wait for a commit fails."""
+
+MULTICAST_PREFIX = 0xE
+"""The upper four bits of an IPv4 multicast address."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Job:
         group: IPv4 multicast group of UPDATEs.
         scheduler: address and port of the ps-lite scheduler.
         transport: "batch" (the fast path) or "scapy".
+        timeouts_s: as `DEFAULT_TIMEOUTS_S`.
     """
 
     job: int
@@ -49,6 +54,9 @@ class Job:
     timeouts_s: dict[str, float] = field(default_factory=lambda: dict(DEFAULT_TIMEOUTS_S))
 
     def __post_init__(self) -> None:
+        for name in ("job", "epoch", "fraction_bits", "num_keys"):
+            if type(value := getattr(self, name)) is not int:
+                raise BadInput(f"{name} {value!r}: it must be an integer")
         if not 0 < self.job <= 0xFFFF:
             raise BadInput(f"job {self.job}: allowed are 1 to 65535")
         if not 0 < self.epoch <= MAX_EPOCH:
@@ -58,8 +66,30 @@ class Job:
         if self.num_keys <= 0:
             raise BadInput(f"{self.num_keys} keys: at least one is needed")
         check_fraction_bits(self.fraction_bits)
-        for address in (*self.workers, self.server, self.switch, self.group):
+        self._check_addresses()
+        self._check_timeouts()
+
+    def _check_addresses(self) -> None:
+        hosts = Counter((*self.workers, self.server, self.switch))
+        for address in (*hosts, self.group):
             ipv4(address)
+        address, owners = hosts.most_common(1)[0]
+        if owners > 1:
+            raise BadInput(f"{address} is the address of {owners} workers, servers or switches")
+        if ipv4(self.group) >> 28 != MULTICAST_PREFIX:
+            raise BadInput(f"group {self.group}: allowed are 224.0.0.0 to 239.255.255.255")
+        if not 0 < self.scheduler[1] <= 0xFFFF:
+            raise BadInput(f"port {self.scheduler[1]} of the scheduler: allowed are 1 to 65535")
+
+    def _check_timeouts(self) -> None:
+        if set(self.timeouts_s) != set(DEFAULT_TIMEOUTS_S):
+            raise BadInput(
+                f"time-outs {', '.join(self.timeouts_s)}: needed are "
+                f"{', '.join(DEFAULT_TIMEOUTS_S)}"
+            )
+        for name, seconds in self.timeouts_s.items():
+            if not 0 < seconds < math.inf:
+                raise BadInput(f"time-out {name} of {seconds} s: it must be above 0 and finite")
 
     @property
     def server_rank(self) -> int:
@@ -79,7 +109,7 @@ class Job:
             return cls(
                 **{
                     **fields,
-                    "layout": Layout(**fields["layout"]),
+                    "layout": Layout.from_fields(fields["layout"]),
                     "workers": tuple(fields["workers"]),
                     "scheduler": (str(host), int(port)),
                 }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from host_stack.errors import BadInput, LayoutMismatch
@@ -56,18 +55,15 @@ class Layout:
             raise BadInput(f"program version {self.program}: allowed are 0 to {MAX_PROGRAM}")
 
     @classmethod
-    def from_json(cls, text: str) -> Layout:
-        """Read the layout file that stands beside a compiled program."""
-        try:
-            fields: dict[str, Any] = json.loads(text)
-            return cls(**{name: int(fields[name]) for name in cls.__dataclass_fields__})
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(f"not a layout file: {error}") from error
-
-    @classmethod
-    def load(cls, path: Path) -> Layout:
-        """Read the layout file at `path`."""
-        return cls.from_json(path.read_text())
+    def from_fields(cls, fields: Any) -> Layout:
+        """Take over a layout that a JSON file describes; `BadInput` if it describes none."""
+        names = [each.name for each in dataclass_fields(cls)]
+        if not isinstance(fields, dict) or sorted(fields) != sorted(names):
+            raise BadInput(f"layout {fields!r}: its fields must be {', '.join(names)}")
+        for name, value in fields.items():
+            if type(value) is not int:
+                raise BadInput(f"layout: {name} is {value!r}, it must be an integer")
+        return cls(**fields)
 
     @property
     def cells(self) -> int:

@@ -1,7 +1,7 @@
 """The plain transport: one packet at a time through the Scapy layers, for teaching and debugging.
 
-It is slow. Every datagram is dissected into the layers of `packets.py` and built again from them,
-and a one-line summary of it is logged, so that a run can be read packet by packet.
+It is slow. What is sent is built by the layers of `packets.py`; what is received is dissected into
+them, and a one-line summary of either is logged, so that a run can be read packet by packet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from host_stack import packets
 from host_stack.codec import Bytes
 from host_stack.fixedpoint import IntArray
 from host_stack.layout import UDP_PORT
-from host_stack.transport import MAX_BATCH, Received, ipv4, open_udp
+from host_stack.transport import MAX_BATCH, PASSING_ERRORS, Received, ipv4, open_udp
+from host_stack.wire import HEADER_BYTES
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,8 +46,10 @@ class ScapyTransport:
             _LOG.debug("to %s: %s", address, packet.summary())
             try:
                 self._sock.sendto(bytes(packet), (address, UDP_PORT))
-            except BlockingIOError:
-                return sent
+            except OSError as error:
+                if error.errno in PASSING_ERRORS:
+                    return sent
+                raise
         return len(batch)
 
     def receive(self) -> Received:
@@ -57,13 +60,14 @@ class ScapyTransport:
         while len(lengths) < MAX_BATCH:
             try:
                 raw, (address, port) = self._sock.recvfrom(self._data.shape[1])
-            except (BlockingIOError, ConnectionRefusedError):
-                break
-            packet = packets.Libra(raw)
-            _LOG.debug("from %s: %s", address, packet.summary())
-            built = bytes(packet)[: self._data.shape[1]]
-            self._data[len(lengths), : len(built)] = np.frombuffer(built, np.uint8)
-            lengths.append(len(built))
+            except OSError as error:
+                if error.errno in PASSING_ERRORS:
+                    break
+                raise
+            # The bytes go on as they came: the receiver judges what is malformed.
+            _LOG.debug("from %s: %s", address, _summary(raw))
+            self._data[len(lengths), : len(raw)] = np.frombuffer(raw, np.uint8)
+            lengths.append(len(raw))
             sources.append(ipv4(address))
             ports.append(port)
         count = len(lengths)
@@ -77,3 +81,9 @@ class ScapyTransport:
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
+
+
+def _summary(raw: bytes) -> str:
+    if len(raw) < HEADER_BYTES:
+        return f"{len(raw)} bytes, too short for a Libra header"
+    return str(packets.Libra(raw).summary())

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -121,7 +122,6 @@ class Server:
 
     def run(self, rounds: int) -> None:
         """Serve until `rounds` rounds are committed; the node must be started."""
-        self._rank_of = self._ranks()
         poller = zmq.Poller()
         poller.register(self._node.socket, zmq.POLLIN)
         poller.register(self._transport.fileno(), zmq.POLLIN)
@@ -144,8 +144,12 @@ class Server:
             "drain_rows_asked_again": drain.asked_again,
         }
 
-    def _ranks(self) -> dict[int, int]:
-        """ps-lite's node id of each worker, and its rank in the job (by address)."""
+    @cached_property
+    def _rank_of(self) -> dict[int, int]:
+        """ps-lite's node id of each worker, and its rank in the job (by address).
+
+        Made when the first worker is heard, which may be before `run`; the roster is there then.
+        """
         by_address = {address: rank for rank, address in enumerate(self._job.workers)}
         return {
             info.id: by_address[info.hostname]

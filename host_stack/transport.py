@@ -29,6 +29,20 @@ SEND_BUFFER_BYTES = 64 << 10
 
 MULTICAST_TTL = 8
 
+PASSING_ERRORS = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EINTR,
+        errno.ENOBUFS,
+        errno.ECONNREFUSED,
+        errno.ENETUNREACH,
+        errno.EHOSTUNREACH,
+        errno.EPERM,
+        errno.ENETDOWN,
+    }
+)
+"""Queues that are full, and answers to earlier datagrams: retransmission deals with them."""
+
 _MMSGHDR = np.dtype(
     {
         "names": ["name", "name_len", "iov", "iov_len", "control", "control_len", "flags", "len"],
@@ -81,9 +95,9 @@ class Transport(Protocol):
 
 
 def ipv4(address: str) -> int:
-    """An IPv4 address as a number; `BadInput` if it is none."""
+    """An IPv4 address in dotted decimal as a number; `BadInput` if it is none."""
     try:
-        return int.from_bytes(socket.inet_aton(address), "big")
+        return int.from_bytes(socket.inet_pton(socket.AF_INET, address), "big")
     except OSError as error:
         raise BadInput(f"{address!r} is not an IPv4 address") from error
 
@@ -169,10 +183,7 @@ class BatchTransport:
         if count >= 0:
             return count
         code = ctypes.get_errno()
-        # Refused and unreachable are answers to earlier datagrams: retransmission deals with them.
-        passing = {errno.EAGAIN, errno.EINTR, errno.ENOBUFS, errno.ECONNREFUSED}
-        passing |= {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM, errno.ENETDOWN}
-        if code in passing:
+        if code in PASSING_ERRORS:
             return 0
         raise OSError(code, os.strerror(code))
 

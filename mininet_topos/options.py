@@ -11,6 +11,7 @@ from host_stack.connect import TRANSPORTS
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import MAX_ROUND, MAX_WORKERS
+from mininet_topos.shaping import LinkShape
 
 MODES = ("libra", "server-only", "fallback")
 OPTIMIZERS = ("adagrad", "sgd")
@@ -65,6 +66,7 @@ class RunOptions:
         _between("workers", self.workers, 1, MAX_WORKERS)
         _between("rounds", self.rounds, 1, MAX_ROUND)
         _between("batch", self.batch, 1, 1 << 20)
+        LinkShape(self.link_mbps)
         _between("seed", self.seed, 0, (1 << 53) - 1)
         _between("evaluate-every", self.evaluate_every, 1, MAX_ROUND)
         _between("checkpoint-every", self.checkpoint_every, 0, MAX_ROUND)

@@ -12,6 +12,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from controller.artifacts import Artifact
+from host_stack.errors import BadInput
 from mininet_topos.mode import ModeResult, ModeRun
 from mininet_topos.namespace import enter_isolated
 from mininet_topos.options import RunOptions
@@ -74,9 +75,15 @@ def run_modes(
 
 
 def results_folder(out: Path, started: datetime) -> Path:
-    """A new folder `out/<time>`, numbered if there is one already."""
+    """A new folder `out/<time>`, numbered if there is one already.
+
+    Raises `BadInput` if `out` is no folder and cannot be made one.
+    """
     name = started.strftime("%Y%m%d-%H%M%S")
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"results cannot be written to {out}: {error.strerror}") from error
     for attempt in range(1000):
         folder = out / (name if not attempt else f"{name}-{attempt}")
         try:

@@ -112,7 +112,7 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                             clone_preserving_field_list(CloneType.I2E, DRAIN_SESSION, 0);
                         }
                     }
-                } else if (hdr.probe.isValid() && hdr.libra.flags & FLAG_REPLY == 0) {
+                } else if (hdr.probe.isValid() && (hdr.libra.flags & FLAG_REPLY) == 0) {
                     if (md.role != ROLE_NONE) {
                         md.reason = REASON_PROBED;
                     } else if (md.local == 1) {

@@ -1,10 +1,15 @@
-"""A transport that a test scripts: it sees every packet sent and decides what comes back."""
+"""A transport that a test scripts, and a clock that waits for no one.
+
+The transport shows every packet sent to a function, which decides what comes back.
+"""
 
 from __future__ import annotations
 
 import os
+import select
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +40,26 @@ def received(datagrams: Iterable[Datagram]) -> Received:
         np.array([ipv4(source) for source, _ in listed], np.uint32),
         np.full(len(listed), UDP_PORT, np.uint16),
     )
+
+
+class VirtualTime:
+    """Stands for the modules `time` and `select`: waiting in vain moves the clock at once."""
+
+    TICK_S = 1e-4
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now_s
+
+    def select(self, read: Any, write: Any, error: Any, timeout_s: float) -> Any:
+        """What is ready now; if nothing is, the time-out is over."""
+        ready = select.select(read, write, error, 0)
+        if not any(ready):
+            self.now_s += timeout_s + self.TICK_S
+        return ready
 
 
 class ScriptedTransport:

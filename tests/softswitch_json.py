@@ -162,7 +162,9 @@ class ProgramBuilder:
         """Append a table to a pipeline; it runs after what was appended before."""
         kinds = [kind for kind, _ in keys]
         order = ("range", "ternary", "lpm")
-        match_type = next((k for k in order if k in kinds or (k == "ternary" and "optional" in kinds)), "exact")
+        match_type = next(
+            (k for k in order if k in kinds or (k == "ternary" and "optional" in kinds)), "exact"
+        )
         table: Json = {
             "name": name,
             "id": sum(len(p["tables"]) for p in self.pipelines.values()),  # type: ignore[arg-type]

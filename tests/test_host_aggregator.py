@@ -28,7 +28,7 @@ def add_one(aggregator: SoftwareAggregator, rank: int, key: int, value: float) -
 def reference(contributions: list[tuple[int, int, float]]) -> dict[int, bytes]:
     """Each touched key's float32 by the definition of section 3, one number at a time."""
     by_key = defaultdict(list)
-    for rank, key, value in sorted(contributions):
+    for _, key, value in sorted(contributions):
         by_key[key].append(np.float32(value))
     result = {}
     for key, values in by_key.items():

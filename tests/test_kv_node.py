@@ -89,7 +89,6 @@ def test_identity_follows_from_the_roster(job: Job) -> None:
 @pytest.mark.parametrize(
     "frames",
     [
-        [b""],
         [b"\xff"],
         [b"\x08\x00", b"12345678"],
         [data_meta(), b"1234567", b"1234"],
@@ -107,11 +106,7 @@ def test_malformed_messages_are_counted_and_change_nothing(
     before = server.stats.malformed
     with raw_peer(server.info.port, b"ps99") as peer:
         peer.send_multipart(frames)
-        expected = before + (frames != [b""])
-        if frames == [b""]:
-            unknown = server.stats.unknown_sender
-            assert server.wait_until(lambda: server.stats.unknown_sender > unknown, LIMIT_S)
-        assert server.wait_until(lambda: server.stats.malformed >= expected, LIMIT_S)
+        assert server.wait_until(lambda: server.stats.malformed > before, LIMIT_S)
     keys = np.array([77], np.uint64)
     worker.wait(worker.push(keys, np.ones(1, np.float32)))
 

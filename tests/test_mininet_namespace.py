@@ -20,7 +20,7 @@ from mininet_topos.errors import (
     NotIsolated,
 )
 from mininet_topos.namespace import is_isolated, require_isolated, run_isolated
-from mininet_topos.testing import isolated
+from tests.isolation import isolated
 
 DEADLINE_S = 30.0
 ENTER = "from mininet_topos.namespace import enter_isolated\nenter_isolated()\n"

@@ -181,7 +181,9 @@ class Van:
             self._wake_sender.close(0)
         for dealer in dealers:
             dealer.close(linger_s)
-        self._context.term()
+        # `destroy` closes what is left first: a socket that an exception (a signal's, say) kept
+        # from being entered above would let `term` wait for ever.
+        self._context.destroy(0)
 
 
 def _peer(identity: bytes) -> int | None:

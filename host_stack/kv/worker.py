@@ -39,7 +39,7 @@ class KVWorker(SimpleApp):
         self._val_dtype = np.dtype(val_dtype)
         self._bounds = boundaries(node.config.num_servers)
 
-    def push(  # noqa: PLR0917 - the order of arguments is ps-lite's
+    def push(
         self,
         keys: KeyArray,
         vals: Array,
@@ -73,7 +73,7 @@ class KVWorker(SimpleApp):
         meta = self._meta(cmd, priority, pull=True)
         return self._send(meta, keys, empty, vals_out=vals_out, callback=callback)
 
-    def push_pull(  # noqa: PLR0917 - the order of arguments is ps-lite's
+    def push_pull(
         self,
         keys: KeyArray,
         vals: Array,

@@ -1,0 +1,86 @@
+"""What a mode prepares and records, without an emulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from controller.artifacts import Artifact
+from controller.identify import Heat
+from host_stack.job import Job
+from host_stack.placement import Placement, heat_based
+from mininet_topos.mode import ModeRun
+from mininet_topos.options import RunOptions
+from mininet_topos.plan import Plan
+from mininet_topos.processes import Event
+from tests.host_support import LAYOUT
+from workloads.training import Training
+
+OPTIONS = RunOptions(dataset="synthetic", model="lr", workers=3, rounds=7, batch=32, seed=5)
+ARTIFACT = Artifact("libra", b"{}", "", LAYOUT, "p4c", "00")
+
+
+def plan(hot: int) -> Plan:
+    """A plan with some hot keys."""
+    keys = np.arange(hot, dtype=np.uint64)
+    heat = Heat(keys, np.ones(hot), 1)
+    return Plan(heat, heat_based(keys, LAYOUT), 33)
+
+
+def mode_run(mode: str, folder: Path, hot: int = 100) -> ModeRun:
+    """A mode that is not run."""
+    return ModeRun(mode, OPTIONS, plan(hot), ARTIFACT, folder)
+
+
+@pytest.mark.parametrize("mode", ["libra", "fallback", "server-only"])
+def test_the_files_of_a_mode(mode: str, tmp_path: Path) -> None:
+    """Workers and server read the same job, training and placement that was decided."""
+    mode_run(mode, tmp_path)._write_files(num_keys=500)
+    job = Job.load(tmp_path / "job.json")
+    assert (job.num_keys, job.fraction_bits, job.layout) == (500, 33, LAYOUT)
+    assert len(job.workers) == 3
+    assert job.server not in job.workers
+    training = Training.load(tmp_path / "training.json")
+    assert (training.rounds, training.batch, training.seed) == (7, 32, 5)
+    placement = Placement.load(tmp_path / "placement.npz")
+    assert len(placement) == (0 if mode == "server-only" else 100)
+    assert placement.layout == LAYOUT
+
+
+@pytest.mark.parametrize(("hot", "rows"), [(0, 1), (32, 1), (33, 2), (65, 4), (8192 * 32, 8192)])
+def test_a_job_gets_a_power_of_two_of_rows(hot: int, rows: int, tmp_path: Path) -> None:
+    """The smallest aligned block that holds the placement, which the switch accepts."""
+    membership = mode_run("libra", tmp_path, hot)._membership()
+    membership.check(LAYOUT)
+    assert (membership.row_base, membership.rows) == (0, rows)
+    assert membership.fraction_bits == 33
+
+
+def test_members_hang_where_the_topology_says(tmp_path: Path) -> None:
+    """Addresses of the job and ports of the switch belong together."""
+    run = mode_run("libra", tmp_path)
+    run._write_files(num_keys=500)
+    job, membership = Job.load(tmp_path / "job.json"), run._membership()
+    assert tuple(worker.address for worker in membership.workers) == job.workers
+    assert membership.server.address == job.server
+    assert [worker.port for worker in membership.workers] == [2, 3, 4]
+    assert (membership.job, membership.epoch, membership.group) == (job.job, job.epoch, job.group)
+
+
+def test_events_are_recorded(tmp_path: Path) -> None:
+    """Rounds by number, commits in order, and the last words of server and workers."""
+    run = mode_run("libra", tmp_path)
+    run._take(Event("worker1", "round", {"round": 0, "loss": 1.0}))
+    run._take(Event("worker2", "round", {"round": 0, "loss": 2.0}))
+    run._take(Event("worker1", "round", {"round": 1, "loss": 0.5}))
+    run._take(Event("server", "commit", {"round": 0}))
+    run._take(Event("server", "ready", {}))
+    run._take(Event("server", "done", {"model_sha256": "ab"}))
+    run._take(Event("worker2", "done", {"retransmissions": 3}))
+    result = run.result
+    assert [len(result.rounds[number]) for number in (0, 1)] == [2, 1]
+    assert result.commits == [{"round": 0}]
+    assert result.server_done == {"model_sha256": "ab"}
+    assert result.workers_done == [{"retransmissions": 3}]

@@ -1,0 +1,82 @@
+"""The knobs of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from host_stack.errors import BadInput
+from mininet_topos.options import RunOptions
+
+
+def test_the_defaults_are_allowed() -> None:
+    """A run without any option."""
+    assert RunOptions().modes == ("libra", "server-only", "fallback")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"workers": 1},
+        {"workers": 128},
+        {"rounds": 2**20 - 1},
+        {"hot": 0},
+        {"sample": 1.0},
+        {"fraction_bits": -64},
+        {"fraction_bits": 126},
+        {"checkpoint_every": 0},
+        {"modes": ("fallback",)},
+        {"link_mbps": 0.1},
+        {"seed": 0},
+    ],
+)
+def test_the_limits_are_allowed(changed: dict[str, Any]) -> None:
+    """The last value that is in."""
+    RunOptions(**changed)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("target", "x", "soft, bmv2"),
+        ("transport", "dpdk", "batch, scapy"),
+        ("optimizer", "adam", "adagrad, sgd"),
+        ("modes", (), "libra, server-only, fallback"),
+        ("modes", ("libra", "magic"), "libra, server-only, fallback"),
+        ("workers", 0, "1 to 128"),
+        ("workers", -3, "1 to 128"),
+        ("workers", 129, "1 to 128"),
+        ("rounds", 0, "1 to 1048575"),
+        ("rounds", 2**20, "1 to 1048575"),
+        ("batch", 0, "1 to 1048576"),
+        ("seed", -1, "0 to 9007199254740991"),
+        ("seed", 2**53, "0 to 9007199254740991"),
+        ("evaluate_every", 0, "1 to 1048575"),
+        ("checkpoint_every", -1, "0 to 1048575"),
+        ("hot", -1, "0 to"),
+        ("fraction_bits", -65, "-64 to 126"),
+        ("fraction_bits", 127, "-64 to 126"),
+        ("learning_rate", 0.0, "above 0"),
+        ("learning_rate", float("nan"), "above 0"),
+        ("learning_rate", float("inf"), "above 0"),
+        ("sample", 0.0, "above 0, up to 1"),
+        ("sample", 1.5, "above 0, up to 1"),
+        ("sample", float("nan"), "above 0, up to 1"),
+        ("link_mbps", 0.0, "0.1"),
+        ("link_mbps", -5.0, "0.1"),
+        ("link_mbps", float("nan"), "0.1"),
+        ("link_mbps", float("inf"), "100"),
+    ],
+)
+def test_bad_values(name: str, value: object, allowed: str) -> None:
+    """Each is refused with the value and with what is allowed, before anything starts."""
+    with pytest.raises(BadInput) as caught:
+        RunOptions(**{name: value})  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert "\n" not in message
+    assert allowed in message
+    given = value[-1:] if isinstance(value, tuple) else (value,)
+    for each in given:
+        shown = f"{each:g}" if isinstance(each, float) else str(each)
+        assert shown in message

@@ -1,0 +1,113 @@
+"""`libra run` as a user starts it: whole emulations, in namespaces of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = [
+    *("--dataset", "synthetic:examples=4000,features=2000,nnz=20"),
+    *("--workers", "2", "--rounds", "4", "--batch", "64", "--hot", "512", "--evaluate-every", "2"),
+]
+
+needs_emulation = [
+    pytest.mark.root,
+    pytest.mark.mininet,
+    pytest.mark.compiler,
+    pytest.mark.skipif(os.geteuid() != 0, reason="an emulation needs root"),
+    pytest.mark.skipif(shutil.which("mnexec") is None, reason="Mininet's mnexec is missing"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on PATH"),
+]
+pytestmark = needs_emulation
+
+
+def libra(*arguments: str) -> list[str]:
+    """A command line of the console script."""
+    return [sys.executable, "-m", "controller.cli", *arguments]
+
+
+def run(out: Path, *arguments: str) -> dict:
+    """Run an emulation to its end; return run.json."""
+    done = subprocess.run(
+        libra("run", "--out", str(out), *SMALL, *arguments),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads((out / "latest" / "run.json").read_text())
+
+
+def test_three_modes_train_the_same_model(tmp_path: Path) -> None:
+    """Through the switch, around it and without it: the same bits, and a whole report."""
+    summary = run(tmp_path)
+    modes = summary["modes"]
+    assert list(modes) == ["libra", "server-only", "fallback"]
+    assert len({mode["model_sha256"] for mode in modes.values()}) == 1
+    assert summary["speedup"] > 0
+    libra_counts = modes["libra"]["counters"]
+    assert libra_counts["aggregated"] > 0
+    assert libra_counts["drained"] > 0
+    assert modes["libra"]["server_counters"].get("fallback_added", 0) == 0
+    assert modes["fallback"]["counters"]["no_job"] > 0
+    assert modes["fallback"]["counters"]["aggregated"] == 0
+    assert modes["fallback"]["server_counters"]["fallback_added"] > 0
+    assert modes["server-only"]["packets_per_push"] is None
+    assert set(modes["libra"]["bytes"]) == {"server", "worker1", "worker2"}
+    folder = tmp_path / "latest"
+    assert (folder / "report.html").stat().st_size > 1000
+    assert list(folder.glob("*.png"))
+
+
+def test_escaping_gradients_keep_the_bits(tmp_path: Path) -> None:
+    """A scale that is far too fine sends most packets to the server, and changes nothing."""
+    modes = run(tmp_path, "--fraction-bits", "60", "--mode", "libra", "--mode", "server-only")[
+        "modes"
+    ]
+    assert modes["libra"]["counters"]["escaped"] > 0
+    assert modes["libra"]["model_sha256"] == modes["server-only"]["model_sha256"]
+
+
+def test_scapy_transport_trains_the_same_model(tmp_path: Path) -> None:
+    """The plain transport is slow, and right."""
+    fast = run(tmp_path / "batch", "--mode", "libra")
+    slow = run(tmp_path / "scapy", "--mode", "libra", "--transport", "scapy")
+    hashes = [each["modes"]["libra"]["model_sha256"] for each in (fast, slow)]
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(
+    shutil.which("simple_switch_grpc") is None, reason="simple_switch_grpc is not on PATH"
+)
+def test_bmv2_trains_the_same_model(tmp_path: Path) -> None:
+    """The same artifacts, controller and hosts around bmv2."""
+    summary = run(tmp_path, "--target", "bmv2")
+    assert len({mode["model_sha256"] for mode in summary["modes"].values()}) == 1
+    assert summary["modes"]["libra"]["counters"]["aggregated"] > 0
+
+
+def test_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Ctrl-C in mid-run ends with 130, and no process of the emulation survives."""
+    command = libra("run", "--out", str(tmp_path), *SMALL, "--rounds", "100000")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        logs = tmp_path.glob("*/libra/logs/worker1.log")
+        while next(logs, None) is None:
+            assert process.poll() is None, process.communicate()
+            logs = tmp_path.glob("*/libra/logs/worker1.log")
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in errors
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert str(tmp_path) not in listed.stdout

@@ -1,0 +1,80 @@
+"""AF_PACKET ports: a running switch between veth pairs, in a namespace of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from softswitch.dataplane import DataPlane
+from softswitch.errors import InvalidArgument, PortError, SoftSwitchError
+from tests.softswitch_port_session import swap_program
+
+pytestmark = pytest.mark.compiler
+
+FRAMES = 1000
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for raw sockets and namespaces")
+@pytest.mark.skipif(not shutil.which("unshare") or not shutil.which("ip"), reason="needs iproute2")
+def test_frames_cross_the_switch_unchanged_and_in_order() -> None:
+    """Frames, jumbo frames and packets for the CPU arrive; all are counted."""
+    result = subprocess.run(
+        ["unshare", "-n", sys.executable, "-m", "tests.softswitch_port_session", str(FRAMES)],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    seen = json.loads(result.stdout)
+    errors = seen.pop("errors")
+    assert seen == {
+        "in_order": True,
+        "jumbo": True,
+        "packet_ins": 1,
+        "after_restart": True,
+        "rx": FRAMES + 1,
+        "tx": FRAMES,
+        "rx_bytes": 9100,
+        "no_port": 1,
+    }
+    assert len(errors) == 3
+    assert "attached to 'port0' already" in errors[0]
+    assert "cannot use interface 'nowhere'" in errors[1]
+    assert "allowed is 0 to 510" in errors[2]
+
+
+def test_ports_that_are_not_there_are_refused() -> None:
+    """Bad port numbers and names raise PortError or InvalidArgument."""
+    with DataPlane.load(swap_program()) as switch:
+        with pytest.raises(PortError, match="not attached"):
+            switch.detach_port(3)
+        with pytest.raises(PortError, match="not the name"):
+            switch.attach_port(3, "a\0b")
+        with pytest.raises(InvalidArgument, match="0 to 510"):
+            switch.inject(511, b"\0" * 60)
+        with pytest.raises(InvalidArgument, match="10240"):
+            switch.inject(0, bytes(10241))
+        with pytest.raises(InvalidArgument, match="no CPU port"):
+            switch.packet_out(bytes(60))
+        assert switch.packet_in(0.0) == []
+        assert switch.port_stats() == {}
+
+
+def test_a_closed_switch_says_so() -> None:
+    """Every use after close() raises, and close() may be repeated."""
+    switch = DataPlane.load(swap_program())
+    switch.close()
+    switch.close()
+    with pytest.raises(SoftSwitchError, match="closed"):
+        switch.inject(0, bytes(60))
+    with pytest.raises(SoftSwitchError, match="closed"):
+        switch.start()

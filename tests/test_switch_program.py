@@ -1,0 +1,338 @@
+"""libra.p4 against the numpy reference, bit for bit, on every target that is here."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from controller.artifacts import Artifact
+from host_stack.codec import DRAIN, HEADER, PROBE, fill_header
+from host_stack.fixedpoint import join_digits, split_digits, to_fixed, to_float32
+from host_stack.layout import SERVER_RANK
+from host_stack.wire import DrainFormat, Flag, Op
+from tests.bmv2_switch import bmv2
+from tests.switch_under_test import (
+    GROUP,
+    SERVER,
+    SERVER_PORT,
+    SWITCH,
+    Out,
+    SwitchUnderTest,
+    embedded,
+)
+
+F = 40
+
+
+def soft() -> Iterator[SwitchUnderTest]:
+    """The embedded switch, in memory."""
+    with embedded(Artifact.load(), F) as switch:
+        yield switch
+
+
+def on_bmv2(log: Path) -> Iterator[SwitchUnderTest]:
+    """simple_switch_grpc, over its packet stream."""
+    workers = 4
+    hosts = {1 + index: f"10.0.0.{1 + index}" for index in range(workers + 1)}
+    with bmv2(log, hosts) as (ports, address):
+        switch = SwitchUnderTest(ports, Artifact.load(), address, "bmv2", F, workers)
+        asyncio.run(switch.provision())
+        yield switch
+
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on PATH")
+needs_bmv2 = pytest.mark.skipif(
+    shutil.which("simple_switch_grpc") is None, reason="simple_switch_grpc is not on PATH"
+)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("soft", marks=[pytest.mark.compiler, needs_compiler]),
+        pytest.param("bmv2", marks=[pytest.mark.bmv2, needs_bmv2]),
+    ]
+)
+def switch(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchUnderTest]:
+    """A freshly provisioned switch of each target."""
+    yield from soft() if request.param == "soft" else on_bmv2(tmp_path / "bmv2.log")
+
+
+def every_exponent(seed: int = 1) -> np.ndarray:
+    """float32 values of all exponents and signs, with several fractions each, shuffled."""
+    rng = np.random.default_rng(seed)
+    exponents = np.repeat(np.arange(256, dtype=np.uint32), 2 * 4)
+    signs = np.tile(np.array([0, 1], np.uint32), 256 * 4)
+    fractions = rng.integers(0, 1 << 23, len(exponents), dtype=np.uint32)
+    fractions[0::8] = 0
+    fractions[2::8] = (1 << 23) - 1
+    fractions[4::8] = 1
+    bits = signs << 31 | exponents << 23 | fractions
+    return rng.permutation(bits).view(np.float32)
+
+
+def header(out: Out) -> np.ndarray:
+    """The Libra header of a datagram."""
+    return np.frombuffer(out.payload[: HEADER.itemsize], HEADER)
+
+
+def is_ack(outs: list[Out], rank: int, flags: Flag = Flag.NONE) -> bool:
+    """Whether the only answer is an ACK of the switch, addressed back to the worker."""
+    assert len(outs) == 1
+    out, fields = outs[0], header(outs[0])
+    return bool(
+        out.port == 2 + rank
+        and (out.source, out.destination) == (SERVER, f"10.0.0.{2 + rank}")
+        and len(out.payload) == HEADER.itemsize
+        and fields["version_op"][0] == 0x10 | Op.ACK
+        and fields["flags"][0] == flags
+    )
+
+
+def went_to_server(outs: list[Out], payload: bytes) -> bool:
+    """Whether the packet went on to the server, unchanged."""
+    return [(out.port, out.destination, out.payload) for out in outs] == [
+        (SERVER_PORT, SERVER, payload)
+    ]
+
+
+def test_every_exponent_and_sign(switch: SwitchUnderTest) -> None:
+    """One gradient a cell: digits and float32 are the reference's, escapes go to the server."""
+    lanes = switch.artifact.layout.lanes
+    values = every_exponent().reshape(-1, lanes)
+    _, escape = to_fixed(values.ravel(), F)
+    escape = escape.reshape(values.shape)
+    # Escaping values share packets of their own, so that the others are aggregated.
+    order = np.argsort(escape.ravel(), kind="stable")
+    values = values.ravel()[order].reshape(-1, lanes)
+    for row, packet in enumerate(values[:60]):
+        fixed, escapes = to_fixed(packet, F)
+        record = switch.grad(0, np.full(lanes, row), packet)
+        outs = switch.push(0, record)
+        if escapes.any():
+            assert went_to_server(outs, record.tobytes())
+            continue
+        assert is_ack(outs, 0)
+        digits = switch.drained(switch.drain(row)[0])
+        d1, d0 = split_digits(fixed)
+        words = digits["cells"][0].astype(np.uint32).view(np.int32)
+        assert np.array_equal(words[0::2], d1)
+        assert np.array_equal(words[1::2], d0)
+        finished = switch.drained(switch.drain(row, form=DrainFormat.FLOAT32)[0])
+        got = finished["cells"][0][:lanes].astype(np.uint32)
+        assert np.array_equal(got, to_float32(fixed, F).view(np.uint32))
+
+
+def test_escaping_packets_touch_nothing(switch: SwitchUnderTest) -> None:
+    """A single Inf, NaN or too large gradient sends the whole packet to the server."""
+    lanes = switch.artifact.layout.lanes
+    for bad in (np.inf, -np.inf, np.nan, np.float32(2.0**30)):
+        values = np.ones(lanes, np.float32)
+        values[lanes - 1] = bad
+        record = switch.grad(0, np.zeros(lanes, np.int64), values)
+        assert went_to_server(switch.push(0, record), record.tobytes())
+    assert switch.drained(switch.drain(0)[0])["used"][0] == 0
+    assert switch.reasons()["escaped"] == 4
+
+
+def test_sums_of_random_gradients(switch: SwitchUnderTest) -> None:
+    """Sums over workers equal the reference's in both formats, whatever the order."""
+    lanes = switch.artifact.layout.lanes
+    rng = np.random.default_rng(7)
+    sums = np.zeros((8, lanes), np.int64)
+    packets = []
+    for rank in range(switch.workers):
+        for row in range(8):
+            scale = 10.0 ** rng.uniform(-9, 1, lanes)
+            values = (rng.standard_normal(lanes) * scale).astype(np.float32)
+            sums[row] += to_fixed(values, F)[0]
+            packets.append((rank, switch.grad(rank, np.full(lanes, row), values)))
+    for index in rng.permutation(len(packets)):
+        rank, record = packets[index]
+        assert is_ack(switch.push(rank, record), rank)
+    for row in range(8):
+        digits = switch.drained(switch.drain(row)[0])
+        cells = switch.codec.decode_drained(digits, DrainFormat.DIGITS)
+        assert np.array_equal(cells.sums, sums[row])
+        finished = switch.drained(switch.drain(row, form=DrainFormat.FLOAT32)[0])
+        values = switch.codec.decode_drained(finished, DrainFormat.FLOAT32).values
+        assert np.array_equal(values.view(np.uint32), to_float32(sums[row], F).view(np.uint32))
+
+
+def test_rounding_to_nearest_even(switch: SwitchUnderTest) -> None:
+    """Sums that need more than 24 bits are rounded once, ties to even, carries included."""
+    lanes = switch.artifact.layout.lanes
+    one = np.float32(2.0 ** -F)
+    big = [2**24, 2**24 + 2, 2**25 - 2, 2**30, 2**40, 3 * 2**23, 2**24 - 1, 2**23]
+    small = [1, 3, -1, 2, -3, 0, 5, -5]
+    first = np.array([np.float32(b) * one for b in big] * (lanes // 8), np.float32)
+    second = np.array([np.float32(s) * one for s in small] * (lanes // 8), np.float32)
+    rows = np.zeros(lanes, np.int64)
+    assert is_ack(switch.push(0, switch.grad(0, rows, first)), 0)
+    assert is_ack(switch.push(1, switch.grad(1, rows, second)), 1)
+    expected = to_float32(to_fixed(first, F)[0] + to_fixed(second, F)[0], F)
+    finished = switch.drained(switch.drain(0, form=DrainFormat.FLOAT32)[0])
+    values = switch.codec.decode_drained(finished, DrainFormat.FLOAT32).values
+    assert np.array_equal(values.view(np.uint32), expected.view(np.uint32))
+
+
+def test_duplicates_count_once(switch: SwitchUnderTest) -> None:
+    """A repeated packet is acknowledged as a duplicate and adds nothing."""
+    lanes = switch.artifact.layout.lanes
+    record = switch.grad(0, np.zeros(lanes, np.int64), np.ones(lanes, np.float32))
+    assert is_ack(switch.push(0, record), 0)
+    for _ in range(3):
+        assert is_ack(switch.push(0, record), 0, Flag.DUPLICATE)
+    cells = switch.codec.decode_drained(switch.drained(switch.drain(0)[0]), DrainFormat.DIGITS)
+    assert np.array_equal(cells.sums, to_fixed(np.ones(lanes, np.float32), F)[0])
+    assert switch.reasons()["duplicate"] == 3
+
+
+def test_unused_lanes_stay_untouched(switch: SwitchUnderTest) -> None:
+    """A packet with three lanes touches three cells; the answer carries three."""
+    values = np.array([1.0, -2.0, 3.0], np.float32)
+    assert is_ack(switch.push(0, switch.grad(0, np.array([5, 5, 5]), values)), 0)
+    out = switch.drain(5)[0]
+    record = switch.drained(out)
+    assert record["used"][0] == 0b111
+    assert len(out.payload) == switch.codec.drained_prefix + 3 * 8
+    cells = switch.codec.decode_drained(record, DrainFormat.DIGITS)
+    assert np.array_equal(cells.sums, to_fixed(values, F)[0])
+
+
+def test_rounds_and_banks(switch: SwitchUnderTest) -> None:
+    """The next round goes to the other bank; the one after replaces the old sums; an old round
+    of the same bank is stale.
+    """
+    lanes = switch.artifact.layout.lanes
+    rows = np.zeros(lanes, np.int64)
+    for round_, value in enumerate((1.0, 2.0, 4.0)):
+        record = switch.grad(0, rows, np.full(lanes, value, np.float32), round_)
+        assert is_ack(switch.push(0, record), 0)
+    old = switch.grad(1, rows, np.ones(lanes, np.float32), 0)
+    assert went_to_server(switch.push(1, old), old.tobytes())
+    for round_, value in ((1, 2.0), (2, 4.0)):
+        record = switch.drained(switch.drain(0, round_=round_)[0])
+        cells = switch.codec.decode_drained(record, DrainFormat.DIGITS)
+        assert np.array_equal(cells.sums, to_fixed(np.full(lanes, value, np.float32), F)[0])
+    assert switch.drained(switch.drain(0, round_=0)[0])["used"][0] == 0
+    assert switch.reasons()["stale"] == 1
+
+
+def test_one_drain_answers_a_run_of_rows(switch: SwitchUnderTest) -> None:
+    """A DRAIN of n rows is answered by n packets, one a row, also for rows nobody touched."""
+    lanes = switch.artifact.layout.lanes
+    for row in (2, 4):
+        record = switch.grad(0, np.full(lanes, row), np.full(lanes, row, np.float32))
+        assert is_ack(switch.push(0, record), 0)
+    outs = switch.drain(1, rows=5)
+    assert [out.port for out in outs] == [SERVER_PORT] * 5
+    assert {(out.source, out.destination) for out in outs} == {(SWITCH, SERVER)}
+    records = [switch.drained(out) for out in outs]
+    used = {int(record["row"][0]): int(record["used"][0]) for record in records}
+    full = (1 << lanes) - 1
+    assert used == {1: 0, 2: full, 3: 0, 4: full, 5: 0}
+
+
+def test_who_does_not_count(switch: SwitchUnderTest) -> None:
+    """Unknown jobs, wrong epochs, foreign workers, wrong ports: to the server, and counted."""
+    lanes = switch.artifact.layout.lanes
+    rows, ones = np.zeros(lanes, np.int64), np.ones(lanes, np.float32)
+
+    def changed(**fields: int) -> np.ndarray:
+        record = switch.grad(0, rows, ones)
+        for name, value in fields.items():
+            record["header"][name] = value
+        return record
+
+    for record in (changed(job=9), changed(tag=2 << 20), changed(worker=77), changed(worker=1)):
+        assert went_to_server(switch.push(0, record), record.tobytes())
+    # The right worker at the wrong port, and with the wrong source address.
+    record = switch.grad(0, rows, ones)
+    assert went_to_server(
+        switch.send(3, SERVER, record.tobytes(), source="10.0.0.2"), record.tobytes()
+    )
+    assert went_to_server(
+        switch.send(2, SERVER, record.tobytes(), source="10.0.0.3"), record.tobytes()
+    )
+    reasons = switch.reasons()
+    assert (reasons["no_job"], reasons["wrong_epoch"], reasons["foreign"]) == (1, 1, 4)
+    assert reasons["aggregated"] == 0
+    assert switch.drained(switch.drain(0)[0])["used"][0] == 0
+
+
+def test_truncated_and_odd_packets(switch: SwitchUnderTest) -> None:
+    """Packets that are no GRAD of this layout are forwarded or dropped, and counted."""
+    lanes = switch.artifact.layout.lanes
+    whole = switch.grad(0, np.zeros(lanes, np.int64), np.ones(lanes, np.float32)).tobytes()
+    for length in (0, 1, 15, 16, 20, len(whole) - 1):
+        assert went_to_server(switch.send(2, SERVER, whole[:length]), whole[:length])
+    wrong_version = bytes([0x21]) + whole[1:]
+    assert went_to_server(switch.send(2, SERVER, wrong_version), wrong_version)
+    assert switch.reasons()["malformed"] == 7
+    assert switch.ports.inject(2, b"") == []
+    assert switch.ports.inject(2, b"\xff" * 60) == []
+    assert switch.drained(switch.drain(0)[0])["used"][0] == 0
+
+
+def test_only_the_server_drains(switch: SwitchUnderTest) -> None:
+    """A DRAIN of anyone else, or of another epoch, is not answered."""
+    lanes = switch.artifact.layout.lanes
+    record = switch.grad(0, np.zeros(lanes, np.int64), np.ones(lanes, np.float32))
+    assert is_ack(switch.push(0, record), 0)
+    assert switch.drain(0, rows=0) == []
+    drain = np.zeros(1, DRAIN)
+    fill_header(drain["header"], Op.DRAIN, job=1, worker=SERVER_RANK, tag=1 << 20)
+    drain["rows"] = 1
+    assert switch.send(2, SWITCH, drain.tobytes()) == []
+    drain["header"]["tag"] = 2 << 20
+    assert switch.send(SERVER_PORT, SWITCH, drain.tobytes()) == []
+    assert switch.reasons()["drain_refused"] == 2
+
+
+def test_probe_tells_the_layout(switch: SwitchUnderTest) -> None:
+    """A member learns epoch and layout; a stranger learns nothing."""
+    outs = switch.probe(2, 0)
+    assert len(outs) == 1
+    answer = np.frombuffer(outs[0].payload, PROBE)[0]
+    layout = switch.artifact.layout
+    assert (answer["lanes"], answer["rows"], answer["window"], answer["program"]) == (
+        layout.lanes,
+        layout.rows,
+        layout.window,
+        layout.program,
+    )
+    assert answer["epoch"] == 1
+    assert answer["header"]["flags"] == Flag.REPLY
+    assert switch.probe(2, 5) == []
+
+
+def test_update_reaches_every_worker_once(switch: SwitchUnderTest) -> None:
+    """The group's server alone may send to it, and does not hear itself."""
+    payload = bytes([0x15]) + bytes(30)
+    outs = switch.send(SERVER_PORT, GROUP, payload, ttl=8)
+    assert sorted(out.port for out in outs) == [2 + rank for rank in range(switch.workers)]
+    assert {out.payload for out in outs} == {payload}
+    assert switch.send(2, GROUP, payload, ttl=8) == []
+
+
+def test_other_traffic_is_routed(switch: SwitchUnderTest) -> None:
+    """IPv4 that is not Libra's passes; expired and unroutable packets are dropped and counted."""
+    ack = bytes([0x12]) + bytes(15)
+    outs = switch.send(2, "10.0.0.4", ack)
+    assert [(out.port, out.destination) for out in outs] == [(4, "10.0.0.4")]
+    assert switch.send(2, "10.0.0.4", ack, ttl=1) == []
+    assert switch.send(2, "10.9.9.9", ack) == []
+    reasons = switch.reasons()
+    assert reasons["ttl_expired"] == 1
+    assert reasons["no_route"] == 1
+
+
+def test_join_digits_is_the_drains_inverse() -> None:
+    """What the switch splits, the server joins."""
+    values = np.array([0, 1, -1, 2**47, -(2**47), 2**24, -(2**24) - 1])
+    assert np.array_equal(join_digits(*split_digits(values)), values)

@@ -1,0 +1,97 @@
+"""What the processes of a training run share."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from host_stack.errors import BadInput, PushFailed
+from workloads.training import Training, emit, run_role
+
+TRAINING = Training(
+    dataset="synthetic:examples=300,features=50", model="lr", optimizer="sgd", learning_rate=0.5,
+    rounds=4, batch=16, seed=3, evaluate_every=2, checkpoint_every=0,
+)  # fmt: skip
+
+
+def test_files_hold_the_training(tmp_path: Path) -> None:
+    """What was saved is loaded."""
+    TRAINING.save(tmp_path / "training.json")
+    assert Training.load(tmp_path / "training.json") == TRAINING
+
+
+def test_the_workload_is_the_one_named() -> None:
+    """Data set, model, seed, batch size and workers arrive."""
+    workload = TRAINING.open_workload(2)
+    assert (workload.dataset.name, workload.model.name) == (TRAINING.dataset, "lr")
+    assert len(workload.batch(1, 0)) == 16
+    assert workload.schedule.workers == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "7",
+        "null",
+        json.dumps({"dataset": "movielens"}),
+        json.dumps(asdict(TRAINING) | {"color": "red"}),
+    ],
+)
+def test_what_is_no_training_file(text: str, tmp_path: Path) -> None:
+    """Anything else is refused, with the file's name."""
+    path = tmp_path / "training.json"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=r"training\.json is not a training file"):
+        Training.load(path)
+
+
+def test_no_training_file(tmp_path: Path) -> None:
+    """A file that is not there."""
+    with pytest.raises(BadInput, match="is not a training file"):
+        Training.load(tmp_path / "nowhere.json")
+
+
+def test_events_are_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line each, with the event's name."""
+    emit("round", round=3, loss=0.5)
+    emit("ready")
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"event": "round", "round": 3, "loss": 0.5},
+        {"event": "ready"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(BadInput("no such job"), 2), (PushFailed("no such job"), 1)]
+)
+def test_expected_errors_are_one_line(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The kind of the error decides the exit code."""
+
+    def main() -> None:
+        raise error
+
+    assert run_role(main) == code
+    assert capsys.readouterr().err == "error: no such job\n"
+
+
+def test_an_interrupt_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    """The shell's code for SIGINT."""
+
+    def main() -> None:
+        raise KeyboardInterrupt
+
+    assert run_role(main) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_success() -> None:
+    """Zero."""
+    assert run_role(lambda: None) == 0
