@@ -10,7 +10,7 @@ TARGET ?=
 RUN_OPTIONS := $(if $(TARGET),--target $(TARGET)) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint p4 clean
+.PHONY: help run test lint p4 clean root
 
 help: ## list the targets
 	@echo 'Libra: in-network aggregation of the hot parameters of sparse models'
@@ -22,9 +22,13 @@ help: ## list the targets
 	@echo '  TARGET  the switch of `make run`: soft (default) or bmv2'
 	@echo '  PYTHON  a Python from 3.11 on, if the one on PATH is older'
 
-run: $(STAMP) ## train a model through the switch and without it, and report (needs root or sudo)
+run: root $(STAMP) ## train a model through the switch and without it, and report (needs root or sudo)
 	@setup/packages.sh emulation compiler
 	@setup/as_root.sh $(VENV)/bin/libra run $(RUN_OPTIONS)
+
+# Before anything that takes long.
+root:
+	@setup/as_root.sh
 
 test: $(STAMP) ## run all tests that this machine allows; the others are skipped with the reason
 	@setup/packages.sh --optional emulation compiler

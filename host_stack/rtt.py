@@ -16,7 +16,7 @@ class RttEstimator:
     rule), so a sample is never ambiguous.
     """
 
-    min_rto_s: float = 0.02
+    min_rto_s: float = 0.05
     max_rto_s: float = 2.0
     rto_s: float = 0.2
     srtt_s: float | None = None

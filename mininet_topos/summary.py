@@ -18,6 +18,9 @@ from workloads.workload import Workload
 
 SCHEMA = 1
 PHASES = ("compute", "push", "commit", "update")
+"""Of a round at a worker."""
+SERVER_PHASES = ("drain", "apply", "update")
+"""Of a commit at the server, within the workers' `commit`."""
 REPORTED_VERSIONS = ("numpy", "pyzmq", "finsy", "scapy", "mininet")
 
 
@@ -90,6 +93,9 @@ def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str
         "round_s": round_s,
         "round_s_median": statistics.median(round_s),
         "phases_s": phases,
+        "server_phases_s": {
+            phase: [commit[f"{phase}_s"] for commit in result.commits] for phase in SERVER_PHASES
+        },
         "bytes": {
             name: {"to_switch": link.to_switch.bytes, "from_switch": link.to_host.bytes}
             for name, link in links.items()

@@ -1,0 +1,245 @@
+"""The console command `softswitch`: run a switch, or compile a program ahead of time."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from finsy.proto import p4i
+from google.protobuf import text_format
+from typer.exceptions import TyperException
+
+from softswitch.compiler import find_compiler
+from softswitch.dataplane import DataPlane
+from softswitch.errors import BadProgram, PortError, SoftSwitchError
+from softswitch.p4runtime.server import DEFAULT_ADDRESS, P4RuntimeServer
+from softswitch.ports import MAX_PORT
+
+LOGGER = logging.getLogger("softswitch")
+
+app = typer.Typer(
+    help="A fast v1model switch: runs the bmv2 JSON that p4c makes and serves P4Runtime.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"softswitch {version('libra-ina')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    grpc: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to serve P4Runtime; port 0 picks one.")
+    ] = DEFAULT_ADDRESS,
+    interface: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--interface",
+            "-i",
+            metavar="PORT@IFNAME",
+            help="Attach a network interface to a port, for example 1@veth1. May be repeated.",
+        ),
+    ] = None,
+    device_id: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Device id that controllers have to give.")
+    ] = 1,
+    json_path: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="bmv2 JSON to run at once; needs --p4info."),
+    ] = None,
+    p4info_path: Annotated[
+        Path | None,
+        typer.Option("--p4info", metavar="FILE", help="P4Info of the program, in text format."),
+    ] = None,
+    cpu_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MAX_PORT,
+            metavar="PORT",
+            help="Port that leads to the controller (packet I/O).",
+        ),
+    ] = None,
+    cache_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where compiled programs are kept.")
+    ] = None,
+    log_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the log here, not to stderr.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+) -> None:
+    """Run a switch until SIGINT or SIGTERM.
+
+    When it serves, one line of JSON on stdout says so: {"event": "ready", "grpc": "HOST:PORT"}.
+    Without --json the pipeline comes from a controller (SetForwardingPipelineConfig).
+    Interfaces need the capability CAP_NET_RAW; programs need a C compiler on this machine.
+    """
+    ports = _parse_ports(interface or [], cpu_port)
+    _check_address(grpc)
+    if (json_path is None) != (p4info_path is None):
+        raise typer.BadParameter("--json and --p4info go together; give both or neither")
+    _check_interfaces(ports)
+    find_compiler()
+    _start_log(log_file, verbose=verbose)
+    server = P4RuntimeServer(
+        grpc, device_id=device_id, ports=ports, cpu_port=cpu_port, cache_dir=cache_dir
+    )
+    try:
+        if json_path is not None and p4info_path is not None:
+            server.commit(_read_p4info(p4info_path), _read(json_path))
+        server.start()
+        _serve(server)
+    finally:
+        server.stop()
+
+
+@app.command(name="compile")
+def compile_program(
+    program: Annotated[Path, typer.Argument(metavar="PROG.json", help="bmv2 JSON made by p4c.")],
+    cache_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where compiled programs are kept.")
+    ] = None,
+) -> None:
+    """Compile a program into the cache, so that a switch starts at once with it."""
+    source = _read(program)
+    started = time.perf_counter()
+    dataplane = DataPlane.load(source, cache_dir=cache_dir)
+    seconds = time.perf_counter() - started
+    dataplane.close()
+    typer.echo(f"{dataplane.library} {seconds:.1f} s")
+
+
+def main() -> None:
+    """Run the command; errors are one line on stderr with exit code 1, or 2 for wrong usage."""
+    sys.exit(_run(typer.main.get_command(app).main))
+
+
+def _run(command: Callable[..., object]) -> int:
+    try:
+        code = command(prog_name="softswitch", standalone_mode=False)
+    except TyperException as error:
+        return _fail(f"{error.format_message()} (see softswitch --help)", error.exit_code)
+    except SoftSwitchError as error:
+        return _fail(str(error), 1)
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        return _fail(str(error), 1)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"softswitch: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _start_log(path: Path | None, *, verbose: bool) -> None:
+    handler: logging.Handler = logging.StreamHandler()
+    if path is not None:
+        handler = logging.FileHandler(path)
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        handlers=[handler],
+        force=True,
+    )
+
+
+def _parse_ports(interfaces: list[str], cpu_port: int | None) -> dict[int, str]:
+    ports: dict[int, str] = {}
+    for item in interfaces:
+        number, at, name = item.partition("@")
+        if not at or not name or not number.isascii() or not number.isdigit():
+            raise typer.BadParameter(f"-i {item}: write PORT@IFNAME, for example 1@veth1")
+        port = int(number)
+        if port > MAX_PORT:
+            raise typer.BadParameter(f"-i {item}: ports are 0 to {MAX_PORT}")
+        if port in ports or port == cpu_port:
+            raise typer.BadParameter(f"-i {item}: port {port} is already taken")
+        if name in ports.values():
+            raise typer.BadParameter(f"-i {item}: interface {name} is already attached")
+        ports[port] = name
+    return ports
+
+
+def _check_address(address: str) -> None:
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise typer.BadParameter(f"--grpc {address}: write HOST:PORT, for example 127.0.0.1:9559")
+
+
+def _check_interfaces(ports: dict[int, str]) -> None:
+    """Fail now, not when a controller sends a pipeline."""
+    if not ports:
+        return
+    for port, name in ports.items():
+        try:
+            socket.if_nametoindex(name)
+        except OSError:
+            known = ", ".join(found for _, found in socket.if_nameindex())
+            raise PortError(f"port {port}: no interface {name!r}; there are {known}") from None
+    try:
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
+    except PermissionError:
+        raise PortError(
+            "interfaces need the capability CAP_NET_RAW: run as root or inside a network "
+            "namespace of your own (unshare -rn)"
+        ) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadProgram(f"cannot read {path}: {error.strerror}") from None
+
+
+def _read_p4info(path: Path) -> p4i.P4Info:
+    try:
+        return text_format.Parse(_read(path).decode(), p4i.P4Info())
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise BadProgram(f"{path} is not a P4Info in text format: {error}") from None
+
+
+def _serve(server: P4RuntimeServer) -> None:
+    stop = threading.Event()
+
+    def on_signal(number: int, _: object) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)  # a second one does not wait for a clean end
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    LOGGER.info("serving P4Runtime on %s", server.address)
+    print(json.dumps({"event": "ready", "grpc": server.address}), flush=True)
+    stop.wait()
+    LOGGER.info("stopping")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,357 @@
+"""Actions to C functions: one statement per primitive, parameters as native arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from softswitch.codegen.calculations import Calculations
+from softswitch.codegen.expressions import Expressions, literal
+from softswitch.codegen.layout import Layout, c_type, is_wide
+from softswitch.codegen.locality import fields_of
+from softswitch.errors import BadProgram, UnsupportedConstruct
+from softswitch.ir import (
+    Arg,
+    ArrayRef,
+    Const,
+    Expr,
+    Field,
+    HeaderAt,
+    HeaderExpr,
+    HeaderRef,
+    LastHeader,
+    Op,
+    Primitive,
+    StackRef,
+    Text,
+    UnionRef,
+    Vector,
+    is_bool,
+)
+from softswitch.program import Action
+
+_STOPPING = frozenset(["exit", "assert", "assume"])
+
+
+MAX_LOOP_STEPS = 1 << 16
+"""Jumps backwards that an action may take for one packet."""
+
+
+def may_stop(action: Action) -> bool:
+    """Return True when the pipeline can end after this action."""
+    loops = any(target <= source for source, target in _jumps(action))
+    return loops or any(p.op in _STOPPING for p in action.primitives)
+
+
+def _jumps(action: Action) -> list[tuple[int, int]]:
+    """Return the (position, target) of every jump of an action."""
+    return [
+        (i, primitive.args[-1].value)
+        for i, primitive in enumerate(action.primitives)
+        if primitive.op in ("_jump", "_jump_if_zero") and isinstance(primitive.args[-1], Const)
+    ]
+
+
+def takes_locals(layout: Layout, action: Action) -> str | None:
+    """Return the piece of a pipeline whose local variables the action uses."""
+    return layout.local_piece(fields_of(action.primitives))
+
+
+def c_string(text: str) -> str:
+    """Return a C string constant; everything unusual becomes an octal escape."""
+    plain = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 {}.,:;=_-+()")
+    out = (chr(b) if chr(b) in plain else f"\\{b:03o}" for b in text.encode()[:256])
+    return '"' + "".join(out) + '"'
+
+
+class Actions:
+    """Translates the actions and primitives of one program."""
+
+    def __init__(self, expressions: Expressions, calculations: Calculations) -> None:
+        self.e = expressions
+        self.layout = expressions.layout
+        self.program = expressions.layout.program
+        self.calculations = calculations
+
+    def function(self, action: Action) -> Iterator[str]:
+        """Yield the definition of an action's function."""
+        params = ""
+        for i, param in enumerate(action.params):
+            if is_wide(param.width):
+                raise UnsupportedConstruct(
+                    f"action parameter of {param.width} bits", f"action {action.name!r}"
+                )
+            params += f", {c_type(param.width)} a{i}"
+        piece = takes_locals(self.layout, action)
+        # Inlining is what turns the local variables of a piece into registers.
+        inline = "inline" if piece is None else "inline __attribute__((always_inline))"
+        local = "" if piece is None else f", struct ss_local_{piece} *l"
+        yield (
+            f"static {inline} void ss_action{action.index}"
+            f"(struct ss_ctx *c, struct ss_phv *p{local}{params})"
+        )
+        yield "{"
+        targets = {target for _, target in _jumps(action)}
+        if any(target <= source for source, target in _jumps(action)):
+            yield "    unsigned steps = 0;"
+        yield "    (void)c; (void)p;" + "".join(f" (void)a{i};" for i in range(len(action.params)))
+        for i, primitive in enumerate(action.primitives):
+            if i in targets:
+                yield f"L{i}:;"
+            yield from (f"    {line}" for line in self.primitive(primitive, i, "return;"))
+        if len(action.primitives) in targets:
+            yield f"L{len(action.primitives)}:;"
+        yield "}"
+
+    @staticmethod
+    def _jump(source: int, target: int) -> str:
+        if target > source:
+            return f"goto L{target};"
+        # A loop that does not end would stop the switch: the packet fails instead.
+        fail = "p->x.failed = p->x.exit = true; return;"
+        return f"{{ if (++steps > {MAX_LOOP_STEPS}) {{ {fail} }} goto L{target}; }}"
+
+    def primitive(  # noqa: PLR0912 - one case per primitive
+        self, primitive: Primitive, index: int, stop: str
+    ) -> Iterator[str]:
+        """Yield the statements of a primitive; `stop` leaves after a failed assertion."""
+        self.e.where = primitive.where
+        match primitive.op, primitive.args:
+            case "assign", (Field() as target, value):
+                yield self.assign(target, _expr(value))
+            case "assign_VL", (Field() as target, Field() as source):
+                yield self._assign_varbit(target, source)
+            case "assign_union", (UnionRef(headers=to), UnionRef(headers=source)):
+                yield from self._assign_headers(to, source)
+            case "assign_header" | "copy_header", (target, value):
+                yield from self._assign_header(_header(target), _header(value))
+            case "assign_header_stack" | "assign_union_stack", (
+                StackRef(stack=to),
+                StackRef(stack=source),
+            ):
+                yield from self._assign_stack(to, source)
+            case "add_header", (target,):
+                yield from self._add_header(_header(target))
+            case "remove_header", (target,):
+                yield from self._remove_header(_header(target))
+            case "push" | "pop", (StackRef(stack=stack), Const(value=count)) if stack >= len(
+                self.program.stacks
+            ):
+                yield from self._shift_unions(primitive.op, stack, count)
+            case "push" | "pop", (StackRef(stack=stack), count):
+                yield from self._shift_stack(primitive.op, stack, _expr(count))
+            case "_jump", (Const(value=target),):
+                yield self._jump(index, target)
+            case "_jump_if_zero", (condition, Const(value=target)):
+                yield f"if (!({self._truth(_expr(condition))})) {self._jump(index, target)}"
+            case "exit", ():
+                yield "p->x.exit = true;"
+            case "assert" | "assume", (condition,):
+                truth = self._truth(_expr(condition))
+                yield f"if (!({truth})) {{ p->x.failed = p->x.exit = true; {stop} }}"
+            case "log_msg", (Text(text=text), Vector(items=items)):
+                yield self._log(text, items)
+            case "no_op", ():
+                return
+            case _:
+                yield from self._switch_primitive(primitive)
+
+    def _switch_primitive(self, primitive: Primitive) -> Iterator[str]:
+        """Yield the statements of primitives that act on the switch's state or decisions."""
+        e = self.e
+        match primitive.op, primitive.args:
+            case "mark_to_drop" | "drop", _:
+                yield "ss_set_egress_spec(p, SS_DROP_PORT); ss_set_mcast_grp(p, 0);"
+            case "count", (ArrayRef(name=name), index):
+                counter = self.program.counter_arrays[name]
+                yield f"{{ uint64_t i = {e.modular(_expr(index), 64)};"
+                yield f"  if (i < {counter.size}) ss_count(&c->state.c{counter.index}[i], p); }}"
+            case "register_read", (Field() as target, ArrayRef(name=name), index):
+                register = self.program.register_arrays[name]
+                yield f"{{ uint64_t i = {e.modular(_expr(index), 64)};"
+                cell = f"c->state.r{register.index}[i]"
+                yield f"  if (i < {register.size}) {self._store(target, cell, register.width)} }}"
+            case "register_write", (ArrayRef(name=name), index, value):
+                register = self.program.register_arrays[name]
+                yield f"{{ uint64_t i = {e.modular(_expr(index), 64)};"
+                stored = e.store(_expr(value), register.width)
+                cell = f"c->state.r{register.index}[i]"
+                yield f"  if (i < {register.size}) {cell} = {stored}; }}"
+            case "clone_ingress_pkt_to_egress" | "clone_egress_pkt_to_egress", (session, fields):
+                number = e.modular(_expr(session), 16)
+                yield f"p->x.clone = ((uint32_t){number} & 0x7fff) | SS_CLONE_REQUESTED;"
+                yield f"p->x.clone_list = (uint16_t){e.modular(_expr(fields), 16)};"
+            case "resubmit" | "recirculate", (fields,):
+                yield f"p->x.{primitive.op} = (uint16_t){e.modular(_expr(fields), 16)};"
+            case "truncate", (length,):
+                yield f"{{ uint32_t n = (uint32_t){e.modular(_expr(length), 32)} + 1;"
+                yield "  if (!p->x.truncate || n < p->x.truncate) p->x.truncate = n; }"
+            case "modify_field_with_hash_based_offset", (
+                Field() as target,
+                base,
+                ArrayRef(name=calculation),
+                size,
+            ):
+                yield f"{{ uint64_t n = {e.modular(_expr(size), 64)};"
+                yield f"  uint64_t v = {self.calculations.call(calculation)} % (n ? n : 1)"
+                yield f"    + {e.modular(_expr(base), 64)};"
+                yield f"  {self._store(target, 'v', 64)} }}"
+            case "modify_field_rng_uniform", (Field() as target, low, high):
+                yield f"{{ uint64_t low = {e.modular(_expr(low), 64)};"
+                yield f"  uint64_t high = {e.modular(_expr(high), 64)};"
+                store = self._store(target, "ss_random_in(c, low, high)", 64)
+                yield f"  if (low <= high) {store} }}"
+            case _:
+                raise BadProgram(f"{primitive.where}: arguments of {primitive.op} are wrong")
+
+    def _truth(self, expr: Expr) -> str:
+        return self.e.boolean(expr) if is_bool(expr) else f"{self.e.exact(expr)} != 0"
+
+    def assign(self, target: Field, value: Expr) -> str:
+        """Return the statement that truncates a value into a field."""
+        width = self.layout.field_type(target).width
+        if self.layout.field_type(target).varbit:
+            raise UnsupportedConstruct("number assigned to a varbit field", self.e.where)
+        if is_wide(width):
+            return self._assign_wide(target, value, width)
+        return f"{self.e.field(target)} = {self.e.store(value, width)};"
+
+    def _store(self, target: Field, text: str, width: int) -> str:
+        """Return the statement that stores an unsigned C value of `width` bits."""
+        room = self.layout.field_type(target).width
+        if is_wide(room) or self.layout.field_type(target).varbit:
+            raise UnsupportedConstruct(f"result in a field of {room} bits", self.e.where)
+        if room < width and room not in (8, 16, 32, 64, 128):
+            text = f"{text} & {literal((1 << room) - 1)}"
+        return f"{self.e.field(target)} = ({c_type(room)})({text});"
+
+    def _assign_wide(self, target: Field, value: Expr, width: int) -> str:
+        count = (width + 7) // 8
+        field = self.e.field(target)
+        match value:
+            case Field() if self.layout.field_type(value).width == width:
+                return f"memmove({field}, {self.e.field(value)}, {count});"
+            case Op(op="&", args=(Field() as source, Const(value=mask))) if (
+                mask == (1 << width) - 1 and self.layout.field_type(source).width == width
+            ):
+                return f"memmove({field}, {self.e.field(source)}, {count});"
+            case Const(value=number):
+                data = (number & (1 << width) - 1).to_bytes(count, "big")
+                octets = ", ".join(str(b) for b in data)
+                return f"memcpy({field}, (const uint8_t[]){{{octets}}}, {count});"
+        low, high = self.e.ranges.of(value)
+        if low < 0 or high >= 1 << 128:
+            raise UnsupportedConstruct(f"arithmetic on a field of {width} bits", self.e.where)
+        stores = f"ss_st64({field} + {count - 16}, (uint64_t)(v >> 64));"
+        stores += f" ss_st64({field} + {count - 8}, (uint64_t)v);"
+        text = self.e.modular(value, 128)
+        return f"{{ u128 v = {text}; memset({field}, 0, {count - 16}); {stores} }}"
+
+    def _assign_header(self, to: HeaderExpr, source: HeaderExpr) -> Iterator[str]:
+        if self.layout.header_type(to).name != self.layout.header_type(source).name:
+            raise BadProgram(f"{self.e.where}: headers of different types are assigned")
+        if self.layout.is_metadata(to) or self.layout.is_metadata(source):
+            raise UnsupportedConstruct("assignment of a whole metadata struct", self.e.where)
+        yield f"if (({self.e.valid(to)} = {self.e.valid(source)}))"
+        yield f"    {{ {self.e.header(to)} = {self.e.header(source)}; {self._make_valid(to)} }}"
+
+    def _assign_headers(self, to: Sequence[int], source: Sequence[int]) -> Iterator[str]:
+        if len(to) != len(source):
+            raise BadProgram(f"{self.e.where}: stacks of different sizes are assigned")
+        for a, b in zip(to, source, strict=True):
+            yield from self._assign_header(HeaderRef(a), HeaderRef(b))
+
+    def _assign_stack(self, to: int, source: int) -> Iterator[str]:
+        yield f"p->next[{to}] = p->next[{source}];"
+        yield from self._assign_headers(self._members(to), self._members(source))
+
+    def _members(self, stack: int) -> Sequence[int]:
+        """Return the headers of a stack; those of a stack of unions, union by union."""
+        stacks = self.program.stacks
+        if stack < len(stacks):
+            return stacks[stack].members
+        unions = self.program.union_stacks[stack - len(stacks)].unions
+        return [header for union in unions for header in union]
+
+    def _assign_varbit(self, to: Field, source: Field) -> str:
+        a, b = self.layout.field_type(to), self.layout.field_type(source)
+        if not a.varbit or not b.varbit or a.width < b.width:
+            raise BadProgram(f"{self.e.where}: assign_VL needs varbit fields of the same size")
+        x, y = self.e.field(to), self.e.field(source)
+        return f"{x}_len = {y}_len; memmove({x}, {y}, {y}_len);"
+
+    def _make_valid(self, header: HeaderExpr) -> str:
+        if isinstance(header, HeaderRef):
+            return self.layout.make_valid(header.header)
+        return f"{self.e.valid(header)} = 1;"
+
+    def _size_bytes(self, header: HeaderExpr) -> str:
+        return self.layout.size_bytes(self.layout.header_type(header), self.e.header(header))
+
+    def _add_header(self, header: HeaderExpr) -> Iterator[str]:
+        if self.layout.is_metadata(header):
+            return
+        lvalue = self.e.header(header)
+        yield f"if (!{self.e.valid(header)}) {{"
+        yield f"    memset(&{lvalue}, 0, sizeof {lvalue});"
+        yield f"    {self._make_valid(header)}"
+        yield f"    p->x.packet_length += {self._size_bytes(header)};"
+        yield "}"
+
+    def _remove_header(self, header: HeaderExpr) -> Iterator[str]:
+        if self.layout.is_metadata(header):
+            return
+        yield f"if ({self.e.valid(header)}) {{"
+        yield f"    {self.e.valid(header)} = 0;"
+        yield f"    p->x.packet_length -= {self._size_bytes(header)};"
+        yield "}"
+
+    def _shift_stack(self, op: str, stack: int, count: Expr) -> Iterator[str]:
+        depth, first = self.layout.depth(stack), self.layout.first_valid(stack)
+        s, v, following = f"p->h.s{stack}", f"p->valid[{first} + ", f"p->next[{stack}]"
+        yield f"{{ uint64_t n = SS_SLOT({self.e.modular(count, 64)}, {depth});"
+        if op == "push":
+            yield f"  {following} = (uint32_t)SS_SLOT({following} + n, {depth});"
+            yield f"  for (uint64_t i = {depth}; i-- > n;)"
+            yield f"    {{ {s}[i] = {s}[i - n]; {v}i] = {v}i - n]; }}"
+            yield f"  for (uint64_t i = 0; i < n; i++) {v}i] = 0; }}"
+        else:
+            yield f"  {following} -= (uint32_t)({following} < n ? {following} : n);"
+            yield f"  for (uint64_t i = 0; i + n < {depth}; i++)"
+            yield f"    {{ {s}[i] = {s}[i + n]; {v}i] = {v}i + n]; }}"
+            yield f"  for (uint64_t i = {depth} - n; i < {depth}; i++) {v}i] = 0; }}"
+
+    def _shift_unions(self, op: str, stack: int, count: int) -> Iterator[str]:
+        """Shift a stack of unions by a constant: every header is moved by name."""
+        depth = self.layout.depth(stack)
+        unions = self.program.union_stacks[stack - len(self.program.stacks)].unions
+        following, n = f"p->next[{stack}]", min(max(count, 0), depth)
+        if op == "push":
+            yield f"{following} = (uint32_t)SS_SLOT({following} + {n}u, {depth});"
+            order, step = range(depth - 1, -1, -1), -n
+        else:
+            yield f"{following} -= {following} < {n}u ? {following} : {n}u;"
+            order, step = range(depth), n
+        for slot in order:
+            if 0 <= slot + step < depth:
+                yield from self._assign_headers(unions[slot], unions[slot + step])
+            else:
+                yield from (f"{self.layout.static_valid(h)} = 0;" for h in unions[slot])
+
+    def _log(self, text: str, items: tuple[Expr, ...]) -> str:
+        values = ", ".join(
+            f"(i128)({self.e.boolean(x) if is_bool(x) else self.e.exact(x)})" for x in items
+        )
+        array = f"(const i128[]){{{values}}}" if items else "NULL"
+        return f"ss_log_message(c, {c_string(text)}, {array}, {len(items)});"
+
+
+def _expr(arg: Arg) -> Expr:
+    if isinstance(arg, ArrayRef | Text | Vector):
+        raise BadProgram(f"a value is needed, not a {type(arg).__name__}")
+    return arg
+
+
+def _header(arg: Arg) -> HeaderExpr:
+    if not isinstance(arg, HeaderRef | HeaderAt | LastHeader):
+        raise BadProgram(f"a header is needed, not a {type(arg).__name__}")
+    return arg

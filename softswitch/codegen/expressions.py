@@ -1,0 +1,322 @@
+"""Expressions to C.
+
+Three views of an expression: `exact` has the mathematical value in the native type of its range;
+`modular` has the right low bits, with anything above them; `boolean` is a C truth value. Sums,
+products, left shifts and bit operations are computed modulo 2^64 or 2^128 wherever only low bits
+are needed, so 64-bit fields need no wider arithmetic.
+"""
+
+from __future__ import annotations
+
+from softswitch.codegen.layout import Layout, c_type, is_wide
+from softswitch.codegen.ranges import Range, Ranges, join, native_type
+from softswitch.errors import UnsupportedConstruct
+from softswitch.ir import (
+    BoolConst,
+    Const,
+    Expr,
+    Field,
+    HeaderAt,
+    HeaderExpr,
+    HeaderRef,
+    LastHeader,
+    LastIndex,
+    LookAhead,
+    Op,
+    Param,
+    Valid,
+    is_bool,
+)
+
+_RING = frozenset(["+", "-", "*", "&", "|", "^"])
+_SIGNED = frozenset(["int64_t", "i128"])
+
+
+def literal(value: int) -> str:
+    """Return a C constant for an integer of up to 128 bits."""
+    if 0 <= value < 1 << 64:
+        return f"UINT64_C({value})" if value >= 1 << 31 else str(value)
+    if -(1 << 63) < value < 0:
+        return f"(-INT64_C({-value}))"
+    unsigned = value & ((1 << 128) - 1)
+    text = f"SS_U128(UINT64_C({unsigned >> 64}), UINT64_C({unsigned & (1 << 64) - 1}))"
+    return f"((i128){text})" if value < 0 else text
+
+
+class Expressions:
+    """Translates the expressions of one program; `where` is named in errors."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.ranges = Ranges(layout)
+        self.where = "program"
+
+    # Headers
+
+    def header(self, expr: HeaderExpr) -> str:
+        """Return the lvalue of a header that is no metadata."""
+        if isinstance(expr, HeaderRef):
+            return self.layout.header(expr.header)
+        return f"p->h.s{expr.stack}[{self.slot(expr)}]"
+
+    def slot(self, expr: HeaderAt | LastHeader) -> str:
+        """Return the index within a stack; out of range it is the spare header."""
+        depth = self.layout.depth(expr.stack)
+        if isinstance(expr, LastHeader):
+            return f"SS_SLOT((uint64_t)p->next[{expr.stack}] - 1, {depth})"
+        return f"SS_SLOT({self.modular(expr.index, 64)}, {depth})"
+
+    def valid(self, expr: HeaderExpr) -> str:
+        """Return the lvalue of a header's validity (1 for metadata)."""
+        if isinstance(expr, HeaderRef):
+            return self.layout.static_valid(expr.header)
+        return f"p->valid[{self.layout.first_valid(expr.stack)} + {self.slot(expr)}]"
+
+    def field(self, expr: Field) -> str:
+        """Return the lvalue of a field."""
+        if isinstance(expr.header, HeaderRef):
+            return self.layout.static_field(expr.header.header, expr.field)
+        return f"{self.header(expr.header)}.f{expr.field}"
+
+    # Numbers
+
+    def type_of(self, bounds: Range) -> str:
+        """Return the native type of a range, or refuse."""
+        native = native_type(bounds)
+        if native is None:
+            raise UnsupportedConstruct("arithmetic on more than 128 bits", self.where)
+        return native
+
+    def exact(self, expr: Expr, as_type: str | None = None) -> str:
+        """Return C text with the value of `expr`, in the type of its range or in `as_type`."""
+        own = self.type_of(self.ranges.of(expr))
+        text = self._exact(expr, own)
+        return text if as_type in (None, own) else f"({as_type})({text})"
+
+    def _exact(  # noqa: PLR0911, PLR0912 - one case per kind of expression
+        self, expr: Expr, own: str
+    ) -> str:
+        match expr:
+            case Const(value=value):
+                return literal(value)
+            case Field():
+                return self._load(expr, own)
+            case Param(index=index):
+                return f"({own})a{index}"
+            case LookAhead():
+                return f"({own}){self.look_ahead(expr)}"
+            case LastIndex(stack=stack):
+                return f"((int64_t)p->next[{stack}] - 1)"
+            case Op(op="?", args=(cond, yes, no)):
+                return f"({self.boolean(cond)} ? {self.exact(yes, own)} : {self.exact(no, own)})"
+            case Op(op=">>"):
+                return self._shift_right(expr, own)
+            case Op(op="/" | "%", args=(a, b)):
+                return self._divide(expr, a, b, own)
+            case Op(op="two_comp_mod", args=(a, Const(value=width))):
+                return self._two_comp_mod(a, width, own)
+            case Op(op="usat_cast" | "sat_cast", args=(a, _)):
+                return self._saturate(expr, a, own)
+            case Op(op="b2d", args=(a,)):
+                return f"({own})({self.boolean(a)})"
+            case Op() if is_bool(expr):
+                return f"({own})({self.boolean(expr)})"
+            case Op():
+                return (
+                    f"({own})({self.modular(expr, 64 if own in ('uint64_t', 'int64_t') else 128)})"
+                )
+        raise UnsupportedConstruct(f"{type(expr).__name__} as a number", self.where)
+
+    def _load(self, expr: Field, own: str) -> str:
+        field = self.layout.field_type(expr)
+        text = self.field(expr)
+        if field.varbit:
+            raise UnsupportedConstruct("varbit field as a number", self.where)
+        if is_wide(field.width):
+            raise UnsupportedConstruct(f"arithmetic on a field of {field.width} bits", self.where)
+        if field.signed:
+            size = 64 if field.width <= 64 else 128
+            return f"({own})ss_sext{size}({text}, {field.width})"
+        return f"({own}){text}"
+
+    def look_ahead(self, expr: LookAhead) -> str:
+        """Return the bits ahead; the parser has checked that they are there."""
+        if is_wide(expr.width):
+            raise UnsupportedConstruct(f"lookahead of {expr.width} bits", self.where)
+        return f"ss_peek_bits(d, {expr.offset}, {expr.width})"
+
+    def _amount(self, expr: Expr) -> str:
+        """Return a shift amount as uint64_t."""
+        if native_type(self.ranges.of(expr)) == "u128":
+            return f"SS_AMOUNT({self.exact(expr)})"
+        return self.exact(expr, "uint64_t")
+
+    def _shift_right(self, expr: Op, own: str) -> str:
+        value, amount = expr.args
+        cut = self._cut_wide(expr, 128)
+        if cut is not None:
+            return f"({own}){cut}"
+        native = self.type_of(self.ranges.of(value))
+        size = 64 if native in ("uint64_t", "int64_t") else 128
+        if isinstance(amount, Const) and 0 <= amount.value < size:
+            return f"({own})({self.exact(value)} >> {amount.value})"
+        kind = "sar" if native in _SIGNED else "shr"
+        return f"({own})ss_{kind}{size}({self.exact(value)}, {self._amount(amount)})"
+
+    def _is_wide_number(self, expr: Field) -> bool:
+        field = self.layout.field_type(expr)
+        return is_wide(field.width) and not field.varbit
+
+    def _cut_wide(self, expr: Op, bits: int) -> str | None:
+        """Return bits of a field wider than 128 bits, shifted right by a constant."""
+        value, amount = expr.args
+        if not isinstance(value, Field) or not isinstance(amount, Const):
+            return None
+        width = self.layout.field_type(value).width
+        if not self._is_wide_number(value):
+            return None
+        left = width - amount.value
+        if left <= 0:
+            return "0"
+        take = min(left, bits)
+        padding = -width % 8
+        return f"ss_peek_bits({self.field(value)}, {padding + left - take}, {take})"
+
+    def _divide(self, expr: Op, a: Expr, b: Expr, own: str) -> str:
+        common = self.type_of(join(self.ranges.of(a), self.ranges.of(b)))
+        divisor = self.exact(b, common)
+        quotient = f"{self.exact(a, common)} {expr.op} {divisor}"
+        if isinstance(b, Const) and b.value != 0:
+            return f"({own})({quotient})"
+        # A division by zero stops bmv2; here it yields zero.
+        return f"({own})({divisor} ? {quotient} : 0)"
+
+    def _two_comp_mod(self, a: Expr, width: int, own: str) -> str:
+        bounds = self.ranges.of(a)
+        if -(1 << (width - 1)) <= bounds[0] and bounds[1] < 1 << (width - 1):
+            return self.exact(a, own)
+        size = 64 if width <= 64 else 128
+        if width > 128:
+            raise UnsupportedConstruct(f"signed number of {width} bits", self.where)
+        return f"({own})ss_sext{size}({self.modular(a, width)}, {width})"
+
+    def _saturate(self, expr: Op, a: Expr, own: str) -> str:
+        low, high = self.ranges.of(expr)
+        bounds = self.ranges.of(a)
+        native = self.type_of(join(bounds, (low, high)))
+        value = self.exact(a, native)
+        return f"({own})SS_CLAMP({native}, {value}, {literal(low)}, {literal(high)})"
+
+    # Low bits
+
+    def modular(  # noqa: PLR0911, PLR0912 - one case per kind of expression
+        self, expr: Expr, bits: int
+    ) -> str:
+        """Return C text (uint64_t up to 64 bits, else u128) whose low `bits` bits are right."""
+        own = "uint64_t" if bits <= 64 else "u128"
+        size = 64 if bits <= 64 else 128
+        match expr:
+            case Const(value=value):
+                return f"({own}){literal(value & (1 << bits) - 1)}"
+            case Field() if self._is_wide_number(expr):
+                width = self.layout.field_type(expr).width
+                total = (width + 7) // 8 * 8
+                return f"({own})ss_peek_bits({self.field(expr)}, {total - bits}, {bits})"
+            case Op(op="&", args=(a, Const(value=mask)) | (Const(value=mask), a)) if mask >= 0:
+                need = min(bits, max(mask.bit_length(), 1))
+                masked = f"({self.modular(a, need)} & {literal(mask & (1 << bits) - 1)})"
+                return masked if (need <= 64) == (bits <= 64) else f"({own}){masked}"
+            case Op(op=op, args=(a, b)) if op in _RING:
+                return f"({self.modular(a, bits)} {op} {self.modular(b, bits)})"
+            case Op(op="-", args=(a,)):
+                return f"(0 - {self.modular(a, bits)})"
+            case Op(op="~", args=(a,)):
+                return f"(~{self.modular(a, bits)})"
+            case Op(op="<<", args=(a, Const(value=amount))) if amount >= 0:
+                if amount >= bits:
+                    return f"({own})0"
+                inner = self.modular(a, bits - amount)
+                return f"(({own}){inner} << {amount})"
+            case Op(op="<<", args=(a, amount)):
+                return f"ss_shl{size}({self.modular(a, bits)}, {self._amount(amount)})"
+            case Op(op=">>"):
+                cut = self._cut_wide(expr, bits)
+                if cut is not None:
+                    return f"({own}){cut}"
+            case Op(op="?", args=(cond, yes, no)):
+                yes_text, no_text = self.modular(yes, bits), self.modular(no, bits)
+                return f"({self.boolean(cond)} ? {yes_text} : {no_text})"
+            case Op(op="two_comp_mod", args=(a, Const(value=width))) if bits <= width:
+                return self.modular(a, bits)
+        return self.exact(expr, own)
+
+    def store(self, expr: Expr, width: int) -> str:
+        """Return C text of `expr` truncated to a native field of `width` bits."""
+        text = self.modular(expr, width)
+        low, high = self.ranges.of(expr)
+        if width in (8, 16, 32, 64, 128) or (low >= 0 and high < 1 << width):
+            return f"({c_type(width)})({text})"
+        return f"({c_type(width)})({text} & {literal((1 << width) - 1)})"
+
+    # Truth values
+
+    def boolean(self, expr: Expr) -> str:  # noqa: PLR0911 - one case per kind of expression
+        """Return a C condition."""
+        match expr:
+            case BoolConst(value=value):
+                return "1" if value else "0"
+            case Valid(header=header):
+                return self.valid(header)
+            case Op(op="not", args=(a,)):
+                return f"(!{self.boolean(a)})"
+            case Op(op="and", args=(a, b)):
+                return f"({self.boolean(a)} && {self.boolean(b)})"
+            case Op(op="or", args=(a, b)):
+                return f"({self.boolean(a)} || {self.boolean(b)})"
+            case Op(op="d2b", args=(a,)):
+                return f"({self.exact(a)} != 0)"
+            case Op(op="?", args=(cond, yes, no)):
+                return f"({self.boolean(cond)} ? {self.boolean(yes)} : {self.boolean(no)})"
+            case Op(op=op, args=(a, b)) if op in ("==", "!=", "<", "<=", ">", ">="):
+                return self._compare(op, a, b)
+        return f"({self.exact(expr)} != 0)"
+
+    def _compare(self, op: str, a: Expr, b: Expr) -> str:
+        if is_bool(a):
+            return f"(!!{self.boolean(a)} {op} !!{self.boolean(b)})"
+        if isinstance(a, HeaderRef | HeaderAt) and isinstance(b, HeaderRef | HeaderAt):
+            equal = self._headers_equal(a, b)
+            return equal if op == "==" else f"(!{equal})"
+        wide = self._compare_wide(op, a, b)
+        if wide is not None:
+            return wide
+        common = self.type_of(join(self.ranges.of(a), self.ranges.of(b)))
+        return f"({self.exact(a, common)} {op} {self.exact(b, common)})"
+
+    def _compare_wide(self, op: str, a: Expr, b: Expr) -> str | None:
+        """Compare two wide or varbit fields of the same width byte by byte."""
+        if not isinstance(a, Field) or not isinstance(b, Field):
+            return None
+        x, y = self.field(a), self.field(b)
+        if self.layout.field_type(a).varbit and self.layout.field_type(b).varbit:
+            equal = f"({x}_len == {y}_len && !memcmp({x}, {y}, {x}_len))"
+            return {"==": equal, "!=": f"(!{equal})"}.get(op)
+        width = self.layout.field_type(a).width
+        if not self._is_wide_number(a) or self.layout.field_type(b).width != width:
+            return None
+        return f"(memcmp({x}, {y}, {(width + 7) // 8}) {op} 0)"
+
+    def _headers_equal(self, a: HeaderRef | HeaderAt, b: HeaderRef | HeaderAt) -> str:
+        header_type = self.layout.header_type(a)
+        if self.layout.header_type(b) is not header_type:
+            return "0"
+        terms = [self.valid(a), self.valid(b)]
+        for i, field in enumerate(header_type.fields):
+            x, y = self.field(Field(a, i)), self.field(Field(b, i))
+            if field.varbit:
+                terms.append(f"{x}_len == {y}_len && !memcmp({x}, {y}, {x}_len)")
+            elif is_wide(field.width):
+                terms.append(f"!memcmp({x}, {y}, {(field.width + 7) // 8})")
+            else:
+                terms.append(f"{x} == {y}")
+        return "(" + " && ".join(terms) + ")"

@@ -1,0 +1,101 @@
+"""Which metadata fields are temporaries of one piece of a pipeline.
+
+p4c keeps every temporary of a program in metadata. A field that only one piece of one pipeline
+mentions needs no place in the packet's state: it becomes a local variable of that piece's function,
+which starts at zero like all metadata, and the compiler keeps it in a register or removes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from softswitch.ir import ActionNode, ConditionNode, Field, HeaderRef, Node, TableNode
+from softswitch.program import Pipeline, Program
+
+CHUNK_COST = 400
+"""Primitives per function: keeps the compiler's time proportional to the size of the program."""
+
+FieldKey = tuple[int, int]
+
+
+def cut(program: Program, pipeline: Pipeline) -> list[tuple[int, int]]:
+    """Cut the nodes of a pipeline into pieces [start, stop) of about CHUNK_COST primitives."""
+    chunks: list[tuple[int, int]] = []
+    start = cost = 0
+    for i, node in enumerate(pipeline.nodes):
+        cost += 1 + sum(len(program.actions[a].primitives) for a in node_actions(program, node))
+        if cost >= CHUNK_COST:
+            chunks.append((start, i + 1))
+            start, cost = i + 1, 0
+    if start < len(pipeline.nodes):
+        chunks.append((start, len(pipeline.nodes)))
+    return chunks
+
+
+def node_actions(program: Program, node: Node) -> list[int]:
+    """Return the actions that a node can run."""
+    if isinstance(node, TableNode):
+        return list(program.tables[node.table].actions.values())
+    return [node.action] if isinstance(node, ActionNode) else []
+
+
+def fields_of(part: object) -> Iterator[FieldKey]:
+    """Yield the fields of fixed headers that a part of a program mentions."""
+    if isinstance(part, Field) and isinstance(part.header, HeaderRef):
+        yield part.header.header, part.field
+    elif isinstance(part, tuple):
+        for item in part:
+            yield from fields_of(item)
+    elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+        for attribute in dataclasses.fields(part):
+            yield from fields_of(getattr(part, attribute.name))
+
+
+def _node_fields(program: Program, node: Node) -> Iterator[FieldKey]:
+    if isinstance(node, ConditionNode):
+        yield from fields_of(node.condition)
+    elif isinstance(node, TableNode):
+        yield from ((k.header, k.field) for k in program.tables[node.table].keys)
+    for action in node_actions(program, node):
+        yield from fields_of(program.actions[action].primitives)
+
+
+def _shared_fields(program: Program) -> Iterator[FieldKey]:
+    """Yield the fields that something outside the pipelines mentions."""
+    yield from fields_of(program.parse_states)
+    for checksum in program.checksums:
+        yield from fields_of(checksum.condition)
+        yield checksum.header, checksum.field
+    for calculation in program.calculations:
+        for item in calculation.inputs:
+            fields = program.headers[item.header].type.fields
+            chosen = [item.field] if item.kind == "field" else range(len(fields))
+            yield from ((item.header, f) for f in chosen)
+    for field_list in program.field_lists.values():
+        yield from field_list.fields
+
+
+def local_fields(program: Program) -> dict[FieldKey, str]:
+    """Map each metadata field that one piece alone mentions to the name of that piece."""
+    users: dict[FieldKey, set[str]] = {}
+    for key in _shared_fields(program):
+        users.setdefault(key, set()).add("")
+    for pipeline in (program.ingress, program.egress):
+        for number, (start, stop) in enumerate(cut(program, pipeline)):
+            for node in pipeline.nodes[start:stop]:
+                for key in _node_fields(program, node):
+                    users.setdefault(key, set()).add(f"{pipeline.name}{number}")
+    result: dict[FieldKey, str] = {}
+    for key, places in users.items():
+        place = next(iter(places))
+        if len(places) == 1 and place and _is_temporary(program, key):
+            result[key] = place
+    return result
+
+
+def _is_temporary(program: Program, key: FieldKey) -> bool:
+    header = program.headers[key[0]]
+    standard = {"standard_metadata", "intrinsic_metadata", "queueing_metadata"}
+    aliased = key in program.aliases.values()
+    return header.metadata and key[1] >= 0 and not aliased and header.name not in standard

@@ -1,0 +1,132 @@
+"""Pipelines: control-flow nodes become labels, in topological order.
+
+A pipeline of many nodes is cut into functions (see `locality`). Nodes only lead forwards: the
+pieces run one after another, each from the node where the last one ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from softswitch.codegen.actions import may_stop, takes_locals
+from softswitch.codegen.expressions import Expressions, literal
+from softswitch.codegen.locality import cut
+from softswitch.codegen.tables import lookup_call
+from softswitch.ir import ActionNode, ConditionNode, Node, TableNode
+from softswitch.program import Pipeline, Table
+
+
+class PipelineCode:
+    """Translates one pipeline."""
+
+    def __init__(self, expressions: Expressions, pipeline: Pipeline) -> None:
+        self.e = expressions
+        self.layout = expressions.layout
+        self.program = expressions.layout.program
+        self.pipeline = pipeline
+        self.end = len(pipeline.nodes)
+        self.chunks = cut(self.program, pipeline)
+
+    def functions(self) -> Iterator[str]:
+        """Yield the functions of the pieces and the pipeline."""
+        for number, (start, stop) in enumerate(self.chunks):
+            yield from self._chunk(number, start, stop)
+        yield f"static inline void ss_{self.pipeline.name}(struct ss_ctx *c, struct ss_phv *p)"
+        yield "{"
+        yield "    (void)c; (void)p;"
+        yield f"    uint32_t n = {self.pipeline.init};"
+        for number, (_, stop) in enumerate(self.chunks):
+            yield f"    if (n < {stop}) n = ss_{self.pipeline.name}{number}(c, p, n);"
+        yield "    (void)n;"
+        yield "}"
+
+    @staticmethod
+    def _targets(node: Node) -> set[int]:
+        if isinstance(node, ConditionNode):
+            return {node.if_true, node.if_false}
+        if isinstance(node, ActionNode):
+            return {node.after}
+        ends = [node.hit, node.miss, node.after_default, *node.by_action.values()]
+        return {t for t in ends if t is not None}
+
+    def _chunk(self, number: int, start: int, stop: int) -> Iterator[str]:
+        outside = {t for node in self.pipeline.nodes[:start] for t in self._targets(node)}
+        entries = sorted(t for t in outside | {self.pipeline.init} if start <= t < stop)
+        yield (
+            f"static {'inline' if len(self.chunks) == 1 else '__attribute__((noinline))'} "
+            f"uint32_t ss_{self.pipeline.name}{number}"
+            "(struct ss_ctx *c, struct ss_phv *p, uint32_t n)"
+        )
+        piece = f"{self.pipeline.name}{number}"
+        yield "{"
+        if piece in self.layout.locals.values():
+            yield f"    struct ss_local_{piece} locals = {{0}}, *l = &locals;"
+        yield "    switch (n) {"
+        for target in entries:
+            yield f"    case {target}: goto N{target};"
+        yield f"    default: return {self.end};"
+        yield "    }"
+        for i in range(start, stop):
+            yield f"N{i}: __attribute__((unused));"
+            yield from self._node(self.pipeline.nodes[i], (start, stop))
+        yield "}"
+
+    def _go(self, target: int, bounds: tuple[int, int]) -> str:
+        if bounds[0] <= target < bounds[1]:
+            return f"goto N{target};"
+        return f"return {target};"
+
+    def _node(self, node: Node, bounds: tuple[int, int]) -> Iterator[str]:
+        self.e.where = f"{self.pipeline.name}, node {node.name!r}"
+        if isinstance(node, ConditionNode):
+            yield f"    if ({self.e.boolean(node.condition)}) {self._go(node.if_true, bounds)}"
+            yield f"    {self._go(node.if_false, bounds)}"
+        elif isinstance(node, ActionNode):
+            yield f"    {self._call(node.action, [])}"
+            yield f"    {self._go(node.after, bounds)}"
+        else:
+            yield from self._table(node, self.program.tables[node.table], bounds)
+
+    def _call(self, action: int, args: list[str]) -> str:
+        fixed = ["c", "p"]
+        if takes_locals(self.layout, self.program.actions[action]):
+            fixed.append("l")
+        call = f"ss_action{action}({', '.join(fixed + args)});"
+        if may_stop(self.program.actions[action]):
+            call += f" if (p->x.exit) return {self.end};"
+        return call
+
+    def _table(self, node: TableNode, table: Table, bounds: tuple[int, int]) -> Iterator[str]:
+        fixed = table.default_is_const and table.default_params_are_const
+        if not table.keys and fixed and table.default_action is not None:
+            action = table.actions[table.default_action]
+            yield f"    {self._call(action, [literal(v) for v in table.default_params])}"
+            after = node.miss if node.miss is not None else node.by_action[action]
+            yield f"    {self._go(after, bounds)}"
+            return
+        n = table.index
+        yield "    {"
+        yield f"    const struct ss_entry{n} *e = {lookup_call(self.layout, table)};"
+        yield "    const bool hit = e != NULL; (void)hit;"
+        if table.with_counters:
+            first = f"(const struct ss_entry{n} *)c->tables[{n}].entries"
+            yield f"    if (hit) ss_count(&c->tables[{n}].counters[e - {first}], p);"
+        yield f"    if (!hit) e = (const struct ss_entry{n} *)c->tables[{n}].default_entry;"
+        yield "    switch (e->action) {"
+        for position, action in enumerate(table.actions.values()):
+            params = range(len(self.program.actions[action].params))
+            args = [f"e->d{position}.a{i}" for i in params]
+            jump = self._after(node, action, bounds)
+            yield f"    case {position + 1}: {self._call(action, args)} {jump}"
+        yield "    }"
+        after_none = node.miss if node.miss is not None else node.after_default
+        yield f"    {self._go(after_none, bounds)}"
+        yield "    }"
+
+    def _after(self, node: TableNode, action: int, bounds: tuple[int, int]) -> str:
+        """Return the jump after an action; a missing hit or miss target is that of the action."""
+        on_hit = node.hit if node.hit is not None else node.by_action[action]
+        on_miss = node.miss if node.miss is not None else node.by_action[action]
+        if on_hit == on_miss:
+            return self._go(on_hit, bounds)
+        return f"if (hit) {self._go(on_hit, bounds)} else {self._go(on_miss, bounds)}"

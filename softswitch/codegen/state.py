@@ -1,0 +1,110 @@
+"""Registers, counters and preserved fields: the structs that core.h builds on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from softswitch.codegen.layout import Layout, c_type, declare, is_wide
+from softswitch.errors import UnsupportedConstruct
+
+
+def state_struct(layout: Layout) -> Iterator[str]:
+    """Yield struct ss_state: a pointer per register and counter array."""
+    program = layout.program
+    yield "struct ss_counter;"
+    yield "struct ss_state {"
+    for register in program.register_arrays.values():
+        yield f"    {c_type(register.width)} *r{register.index};"
+    for counter in program.counter_arrays.values():
+        if not counter.is_direct:
+            yield f"    struct ss_counter *c{counter.index};"
+    yield "    uint8_t none;"
+    yield "};"
+
+
+def state_functions(layout: Layout) -> Iterator[str]:
+    """Yield the functions that allocate, free and find arrays."""
+    program = layout.program
+    registers = list(program.register_arrays.values())
+    counters = [c for c in program.counter_arrays.values() if not c.is_direct]
+    arrays = [(f"r{r.index}", r.size) for r in registers]
+    arrays += [(f"c{c.index}", c.size) for c in counters]
+    yield "static bool ss_state_open(struct ss_state *s)"
+    yield "{"
+    yield "    (void)s;"
+    for name, size in arrays:
+        yield f"    if (!(s->{name} = calloc({size}, sizeof *s->{name}))) return false;"
+    yield "    return true;"
+    yield "}"
+    yield "static void ss_state_close(struct ss_state *s)"
+    yield "{"
+    yield "    (void)s;"
+    yield from (f"    free(s->{name});" for name, _ in arrays)
+    yield "}"
+    yield "static uint8_t *ss_register_array(struct ss_state *s, uint32_t which, uint64_t *size)"
+    yield "{"
+    yield "    (void)s;"
+    yield "    switch (which) {"
+    for register in registers:
+        name = f"r{register.index}"
+        yield (
+            f"    case {register.index}: *size = sizeof *s->{name}; return (uint8_t *)s->{name};"
+        )
+    yield "    default: *size = 0; return NULL;"
+    yield "    }"
+    yield "}"
+    yield "static struct ss_counter *ss_counter_array(struct ss_state *s, uint32_t which)"
+    yield "{"
+    yield "    (void)s;"
+    yield "    switch (which) {"
+    for counter in counters:
+        yield f"    case {counter.index}: return s->c{counter.index};"
+    yield "    default: return NULL;"
+    yield "    }"
+    yield "}"
+
+
+def saved_struct(layout: Layout) -> Iterator[str]:
+    """Yield struct ss_saved: the fields of one field list at a time."""
+    yield "struct ss_saved {"
+    yield "    union {"
+    for fields in layout.program.field_lists.values():
+        members = " ".join(
+            declare(f"f{i}", layout.program.field(*ref).width)
+            for i, ref in enumerate(fields.fields)
+        )
+        if members:
+            yield f"        struct {{ {members} }} l{fields.id};"
+    yield "        uint8_t none;"
+    yield "    };"
+    yield "};"
+
+
+def saved_functions(layout: Layout) -> Iterator[str]:
+    """Yield ss_save_list and ss_load_list."""
+    yield ("static void ss_save_list(struct ss_saved *s, const struct ss_phv *p, uint32_t list)")
+    yield from _copies(layout, save=True)
+    yield ("static void ss_load_list(struct ss_phv *p, const struct ss_saved *s, uint32_t list)")
+    yield from _copies(layout, save=False)
+
+
+def _copies(layout: Layout, *, save: bool) -> Iterator[str]:
+    yield "{"
+    yield "    (void)s; (void)p;"
+    yield "    switch (list) {"
+    for fields in layout.program.field_lists.values():
+        yield f"    case {fields.id}:"
+        for i, (header, field) in enumerate(fields.fields):
+            saved = f"s->l{fields.id}.f{i}"
+            live = layout.static_field(header, field)
+            to, source = (saved, live) if save else (live, saved)
+            if layout.program.field(header, field).varbit:
+                raise UnsupportedConstruct("varbit field", f"field list {fields.id}")
+            if is_wide(layout.program.field(header, field).width):
+                yield f"        memcpy({to}, {source}, sizeof {to});"
+            else:
+                yield f"        {to} = {source};"
+        yield "        break;"
+    yield "    default: break;"
+    yield "    }"
+    yield "}"

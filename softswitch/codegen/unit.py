@@ -1,0 +1,95 @@
+"""The translation unit of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from softswitch.codegen.actions import Actions
+from softswitch.codegen.bitpack import emit
+from softswitch.codegen.calculations import Calculations
+from softswitch.codegen.expressions import Expressions
+from softswitch.codegen.layout import Layout
+from softswitch.codegen.parser import Parser
+from softswitch.codegen.pipeline import PipelineCode
+from softswitch.codegen.standard import accessors
+from softswitch.codegen.state import (
+    saved_functions,
+    saved_struct,
+    state_functions,
+    state_struct,
+)
+from softswitch.codegen.tables import Tables
+from softswitch.errors import UnsupportedConstruct
+from softswitch.program import Program
+
+MAX_HEADER_BYTES = 16384
+
+
+def generate(program: Program) -> str:
+    """Return the C source of a switch that runs `program`.
+
+    Raises UnsupportedConstruct when the program uses something that has no translation.
+    """
+    return "\n".join(_lines(program)) + "\n"
+
+
+def _lines(program: Program) -> Iterator[str]:
+    layout = Layout(program)
+    expressions = Expressions(layout)
+    calculations = Calculations(expressions)
+    actions = Actions(expressions, calculations)
+    yield '#define _GNU_SOURCE\n#include "bits.h"'
+    yield from _sizes(layout)
+    yield from layout.structs()
+    yield from saved_struct(layout)
+    yield from state_struct(layout)
+    yield '#include "core.h"\n#include "log.h"'
+    yield from accessors(layout)
+    yield from state_functions(layout)
+    yield from saved_functions(layout)
+    yield from calculations.functions()
+    for action in program.actions:
+        yield from actions.function(action)
+    yield from Tables(layout).definitions()
+    yield from Parser(expressions, actions).function()
+    yield from PipelineCode(expressions, program.ingress).functions()
+    yield from PipelineCode(expressions, program.egress).functions()
+    yield from _deparser(layout)
+    yield '#include "api.h"'
+
+
+def _sizes(layout: Layout) -> Iterator[str]:
+    program = layout.program
+    header_bytes = sum(program.headers[h].type.max_width // 8 for h in program.deparser)
+    if header_bytes > MAX_HEADER_BYTES:
+        raise UnsupportedConstruct(
+            f"{header_bytes} bytes of headers (more than {MAX_HEADER_BYTES})", "the deparser"
+        )
+    sizes = {
+        "SS_NUM_VALID": max(len(layout.valid_slots), 1),
+        "SS_NUM_STACKS": max(len(program.stacks) + len(program.union_stacks), 1),
+        "SS_TABLE_COUNT": len(program.tables),
+        "SS_NUM_TABLES": max(len(program.tables), 1),
+        "SS_HEADROOM": (header_bytes + 127) // 64 * 64,
+    }
+    yield from (f"#define {name} {value}" for name, value in sizes.items())
+
+
+def _deparser(layout: Layout) -> Iterator[str]:
+    def size(header: int) -> str:
+        header_type = layout.program.headers[header].type
+        return layout.size_bytes(header_type, layout.header(header))
+
+    order = layout.program.deparser
+    terms = [f"{layout.static_valid(h)} * {size(h)}" for h in order]
+    yield "static inline uint32_t ss_emit_size(const struct ss_phv *p)"
+    yield f"{{ (void)p; return (uint32_t)({' + '.join(terms) or '0'}); }}"
+    yield "static void ss_emit(const struct ss_phv *p, uint8_t *d)"
+    yield "{"
+    yield "    (void)p; (void)d;"
+    for h in order:
+        yield f"    if ({layout.static_valid(h)}) {{"
+        yield from (f"        {line}" for line in emit(layout, h, "d"))
+        yield f"        d += {size(h)};"
+        yield "    }"
+    yield "}"

@@ -1,0 +1,133 @@
+"""Generated C to a shared library, kept in a cache by content.
+
+The name in the cache is the SHA-256 of the source, the run-time headers, the compiler's version,
+the flags and the processor's features (the code is tuned to it). Files enter the cache by an atomic
+rename, so that any number of processes may compile at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from softswitch.errors import NoCompiler
+
+RUNTIME = Path(__file__).parent / "runtime"
+FLAGS = (
+    *("-std=gnu11", "-O2", "-march=native", "-fno-strict-aliasing", "-fno-semantic-interposition"),
+    *("-fPIC", "-shared", "-w"),
+)
+SANITIZE_FLAGS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+COMPILE_TIMEOUT_S = 300
+_HINT = "install gcc or clang, or set CC to a C compiler"
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler: its command and what `--version` prints."""
+
+    command: tuple[str, ...]
+    version: str
+
+
+def find_compiler() -> Compiler:
+    """Return the compiler that CC names, else the first of cc, gcc and clang on the path."""
+    chosen = os.environ.get("CC", "").strip()
+    candidates = [shlex.split(chosen)] if chosen else [["cc"], ["gcc"], ["clang"]]
+    for command in candidates:
+        path = shutil.which(command[0])
+        if path is None:
+            continue
+        full = (path, *command[1:])
+        result = _run([*full, "--version"], timeout_s=30)
+        if result.returncode == 0:
+            return Compiler(full, result.stdout)
+    wanted = chosen or "cc, gcc or clang"
+    raise NoCompiler(f"no C compiler: {wanted} was not found or does not run; {_HINT}")
+
+
+def default_cache_dir() -> Path:
+    """Return $XDG_CACHE_HOME/softswitch, or ~/.cache/softswitch."""
+    base = os.environ.get("XDG_CACHE_HOME", "").strip()
+    return (Path(base) if base else Path.home() / ".cache") / "softswitch"
+
+
+def build(source: str, cache_dir: Path | None = None, *, sanitize: bool = False) -> Path:
+    """Compile `source` unless the cache has it; return the path of the shared library.
+
+    `sanitize` adds the address and undefined-behaviour sanitizers (the process must then preload
+    their run-time library). Raises NoCompiler when there is no compiler or it fails.
+    """
+    directory = _open_cache(cache_dir or default_cache_dir())
+    compiler = find_compiler()
+    flags = (*FLAGS, *SANITIZE_FLAGS) if sanitize else FLAGS
+    library = directory / f"{_digest(source, compiler, flags)}.so"
+    if library.exists():
+        return library
+    with tempfile.TemporaryDirectory(dir=directory, prefix="build-") as scratch:
+        unit, output = Path(scratch) / "switch.c", Path(scratch) / "switch.so"
+        unit.write_text(source)
+        command = [*compiler.command, *flags, f"-I{RUNTIME}", str(unit), "-o", str(output)]
+        result = _run([*command, "-lpthread"], timeout_s=COMPILE_TIMEOUT_S)
+        if result.returncode != 0:
+            tail = "\n".join(result.stderr.splitlines()[-20:])
+            raise NoCompiler(f"{compiler.command[0]} failed on the generated source:\n{tail}")
+        os.replace(output, library)
+    return library
+
+
+def _run(command: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoCompiler(f"{command[0]} cannot be run: {error}; {_HINT}") from None
+
+
+def _open_cache(directory: Path) -> Path:
+    """Create the cache; refuse one that other users can write, since code is loaded from it."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = directory.stat()
+    except OSError as error:
+        raise NoCompiler(f"the cache {directory} cannot be used: {error}") from None
+    if info.st_uid != os.geteuid() or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise NoCompiler(
+            f"the cache {directory} belongs to or is writable by another user: "
+            "set XDG_CACHE_HOME to a directory of your own"
+        )
+    return directory
+
+
+def _digest(source: str, compiler: Compiler, flags: tuple[str, ...]) -> str:
+    digest = hashlib.sha256()
+    parts = [source, compiler.version, " ".join((*compiler.command, *flags)), _processor()]
+    parts += [header.read_text() for header in sorted(RUNTIME.glob("*.h"))]
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()
+
+
+def _processor() -> str:
+    """Return what -march=native depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    wanted = ("flags", "Features", "model name", "CPU part")
+    return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))

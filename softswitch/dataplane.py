@@ -1,0 +1,421 @@
+"""The running data plane: a compiled program, its tables, its state and its ports.
+
+A `DataPlane` is made from bmv2 JSON. Packets come from network interfaces (`attach_port`, `start`;
+one thread that never holds Python's lock) or from memory (`inject`; no privileges needed). Every
+write is atomic for packets: the data plane takes a lock per batch, writers take it per update.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from softswitch.binding import load_library, u64_array
+from softswitch.codegen import generate
+from softswitch.compiler import build
+from softswitch.errors import InvalidArgument, NotFound, ResourceExhausted, SoftSwitchError
+from softswitch.load import load_program
+from softswitch.ports import MAX_PACKET_BYTES, MAX_PORT, Ports, PortStats
+from softswitch.program import CounterArray, MatchKey, Program, RegisterArray, TableEntry
+from softswitch.replication import CloneSession, Replica, Replication
+from softswitch.tables import TableStore
+
+__all__ = ["CloneSession", "DataPlane", "MatchKey", "PortStats", "Replica", "TableEntry"]
+
+_LOG_BYTES = 512
+
+
+class DataPlane:
+    """A switch that runs one program. All methods may be called from any thread.
+
+    Names of tables, actions, counters and registers are those of the JSON file. Methods raise
+    NotFound for an unknown name, InvalidArgument for a bad value, SoftSwitchError after close().
+    """
+
+    def __init__(self, program: Program, library: Path) -> None:
+        self.program = program
+        self.library = library
+        self._lock = threading.RLock()
+        self._lib = load_library(library)
+        ctx = self._lib.ss_create()
+        if not ctx:
+            raise ResourceExhausted("no memory for the tables and registers of the program")
+        self._ctx: int | None = ctx
+        self._ports = Ports(self._lib, ctx)
+        self._replication = Replication(self._lib, ctx)
+        self._cpu_port: int | None = None
+        try:
+            self._tables = {
+                name: TableStore(program, table, self._lib, ctx)
+                for name, table in program.tables.items()
+            }
+        except SoftSwitchError:
+            self.close()
+            raise
+
+    @classmethod
+    def load(
+        cls, bmv2_json: bytes, *, cache_dir: Path | None = None, sanitize: bool = False
+    ) -> Self:
+        """Translate, compile (or take from the cache) and start a program.
+
+        Raises BadProgram, UnsupportedConstruct, NoCompiler.
+        """
+        program = load_program(bmv2_json)
+        return cls(program, build(generate(program), cache_dir, sanitize=sanitize))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the data plane and free everything. May be called again."""
+        with self._lock:
+            if self._ctx is None:
+                return
+            try:
+                self._ports.stop()
+            finally:
+                self._lib.ss_destroy(self._ctx)
+                self._ctx = None
+
+    def _open(self) -> int:
+        if self._ctx is None:
+            raise SoftSwitchError("the data plane is closed")
+        return self._ctx
+
+    # Tables
+
+    def _table(self, name: str) -> TableStore:
+        self._open()
+        if name not in self._tables:
+            raise NotFound(f"the program has no table {name!r}")
+        return self._tables[name]
+
+    def table_add(self, table: str, entry: TableEntry) -> None:
+        """Add an entry. Raises AlreadyExists or ResourceExhausted (the table is full)."""
+        with self._lock:
+            self._table(table).add(entry)
+
+    def table_modify(self, table: str, entry: TableEntry) -> None:
+        """Change the action and parameters of an entry. Raises NotFound."""
+        with self._lock:
+            self._table(table).modify(entry)
+
+    def table_delete(self, table: str, key: Sequence[MatchKey], priority: int) -> None:
+        """Remove an entry. Raises NotFound."""
+        with self._lock:
+            self._table(table).delete(key, priority)
+
+    def table_entries(self, table: str) -> list[TableEntry]:
+        """Return all entries of a table, constant ones included."""
+        with self._lock:
+            return self._table(table).entries()
+
+    def table_set_default(self, table: str, action: str, params: Sequence[int]) -> None:
+        """Change what happens on a miss."""
+        with self._lock:
+            self._table(table).set_default(action, params)
+
+    def table_get_default(self, table: str) -> tuple[str, tuple[int, ...]]:
+        """Return the default action and its parameters ("" when there is none)."""
+        with self._lock:
+            return self._table(table).get_default()
+
+    def table_reset_default(self, table: str) -> None:
+        """Return to the default action of the program."""
+        with self._lock:
+            self._table(table).reset_default()
+
+    # Counters
+
+    def _counter(self, name: str) -> CounterArray:
+        self._open()
+        counter = self.program.counter_arrays.get(name)
+        if counter is None or counter.is_direct:
+            raise NotFound(f"the program has no indirect counter {name!r}")
+        return counter
+
+    def counter_size(self, name: str) -> int:
+        """Return the number of cells of a counter."""
+        return self._counter(name).size
+
+    def counter_read(self, name: str, index: int) -> tuple[int, int]:
+        """Return (packets, bytes) of a cell."""
+        return self.counters_read(name, index, 1)[0]
+
+    def counters_read(self, name: str, start: int, count: int) -> list[tuple[int, int]]:
+        """Return (packets, bytes) of a run of cells, read at one moment."""
+        with self._lock:
+            counter = self._counter(name)
+            _check_run("counter", name, counter.size, start, count)
+            out = u64_array([0] * (2 * count))
+            self._lib.ss_counters_read(self._open(), 0, counter.index, start, count, out)
+            return list(zip(out[0 : 2 * count : 2], out[1 : 2 * count : 2], strict=True))
+
+    def counter_write(self, name: str, index: int, packets: int, octets: int) -> None:
+        """Set a cell."""
+        with self._lock:
+            counter = self._counter(name)
+            _check_run("counter", name, counter.size, index, 1)
+            _check_counter_value(packets, octets)
+            self._lib.ss_counter_write(self._open(), 0, counter.index, index, packets, octets)
+
+    def direct_counter_read(
+        self, table: str, key: Sequence[MatchKey], priority: int
+    ) -> tuple[int, int]:
+        """Return (packets, bytes) of an entry. Raises NotFound."""
+        with self._lock:
+            store = self._table(table)
+            handle = store.handle(key, priority)
+            out = u64_array([0, 0])
+            code = self._lib.ss_counters_read(self._open(), 1, store.table.index, handle, 1, out)
+            if code != 0:
+                raise NotFound(f"table {table!r} has no direct counter")
+            return out[0], out[1]
+
+    def direct_counter_write(
+        self, table: str, key: Sequence[MatchKey], priority: int, packets: int, octets: int
+    ) -> None:
+        """Set the counter of an entry. Raises NotFound."""
+        with self._lock:
+            store = self._table(table)
+            handle = store.handle(key, priority)
+            _check_counter_value(packets, octets)
+            ctx, index = self._open(), store.table.index
+            if self._lib.ss_counter_write(ctx, 1, index, handle, packets, octets) != 0:
+                raise NotFound(f"table {table!r} has no direct counter")
+
+    # Registers
+
+    def _register(self, name: str) -> tuple[RegisterArray, int]:
+        self._open()
+        register = self.program.register_arrays.get(name)
+        if register is None:
+            raise NotFound(f"the program has no register {name!r}")
+        return register, next(n for n in (1, 2, 4, 8, 16) if register.width <= 8 * n)
+
+    def register_read(self, name: str, start: int, count: int) -> list[int]:
+        """Return a run of cells, read at one moment."""
+        with self._lock:
+            register, size = self._register(name)
+            _check_run("register", name, register.size, start, count)
+            room = ctypes.create_string_buffer(count * size)
+            self._lib.ss_registers_copy(self._open(), register.index, start, count, room, 0)
+            raw = room.raw
+        return [int.from_bytes(raw[i : i + size], "little") for i in range(0, count * size, size)]
+
+    def register_write(self, name: str, index: int, value: int) -> None:
+        """Set a cell."""
+        with self._lock:
+            register, size = self._register(name)
+            _check_run("register", name, register.size, index, 1)
+            if not 0 <= value < 1 << register.width:
+                raise InvalidArgument(
+                    f"register {name!r}: {value:#x} does not fit {register.width} bits"
+                )
+            data = value.to_bytes(size, "little")
+            self._lib.ss_registers_copy(self._open(), register.index, index, 1, data, 1)
+
+    # Packet replication
+
+    def mcast_group_set(self, group_id: int, replicas: Sequence[Replica]) -> None:
+        """Create or replace a multicast group."""
+        with self._lock:
+            self._open()
+            self._replication.set_group(group_id, replicas)
+
+    def mcast_group_delete(self, group_id: int) -> None:
+        """Remove a multicast group. Raises NotFound."""
+        with self._lock:
+            self._open()
+            self._replication.delete_group(group_id)
+
+    def mcast_groups(self) -> dict[int, tuple[Replica, ...]]:
+        """Return all multicast groups."""
+        with self._lock:
+            return dict(self._replication.groups)
+
+    def clone_session_set(
+        self,
+        session_id: int,
+        replicas: Sequence[Replica],
+        class_of_service: int = 0,
+        packet_length: int = 0,
+    ) -> None:
+        """Create or replace a clone session; `packet_length` (bytes) truncates, 0 does not."""
+        session = CloneSession(tuple(replicas), class_of_service, packet_length)
+        with self._lock:
+            self._open()
+            self._replication.set_session(session_id, session)
+
+    def clone_session_delete(self, session_id: int) -> None:
+        """Remove a clone session. Raises NotFound."""
+        with self._lock:
+            self._open()
+            self._replication.delete_session(session_id)
+
+    def clone_sessions(self) -> dict[int, CloneSession]:
+        """Return all clone sessions."""
+        with self._lock:
+            return dict(self._replication.sessions)
+
+    # Packets in memory
+
+    def inject(self, port: int, packet: bytes) -> list[tuple[int, bytes]]:
+        """Run a packet, its clones and recirculations to completion; return (port, packet)s."""
+        _check_packet(port, packet)
+        out = ctypes.c_void_p()
+        with self._lock:
+            ctx = self._open()
+            size = self._lib.ss_inject(ctx, port, packet, len(packet), ctypes.byref(out))
+            if size < 0:
+                raise ResourceExhausted("no buffer for the packet")
+            raw = ctypes.string_at(out.value, size) if out.value and size else b""
+        return _split_records(raw)
+
+    def inject_batch(
+        self, port: int, packets: Sequence[bytes], rounds: int = 1
+    ) -> tuple[float, int]:
+        """Run packets `rounds` times without keeping what leaves, to measure the pipeline.
+
+        Returns (nanoseconds of processor time per injected packet, packets that left).
+        """
+        for packet in packets:
+            _check_packet(port, packet)
+        if not packets or rounds < 1:
+            raise InvalidArgument("inject_batch needs packets and at least one round")
+        offsets = [0]
+        for packet in packets:
+            offsets.append(offsets[-1] + len(packet))
+        sent = u64_array([0])
+        with self._lock:
+            elapsed_ns = self._lib.ss_inject_batch(
+                self._open(),
+                port,
+                b"".join(packets),
+                u64_array(offsets),
+                len(packets),
+                rounds,
+                sent,
+            )
+        return elapsed_ns / (len(packets) * rounds), sent[0]
+
+    # CPU port
+
+    def set_cpu_port(self, port: int | None) -> None:
+        """Keep what leaves by `port` for packet_in() instead of sending it on an interface."""
+        with self._lock:
+            self._open()
+            self._ports.set_cpu(port)
+            self._cpu_port = port
+
+    def packet_out(self, packet: bytes) -> None:
+        """Run a packet as if received on the CPU port; what leaves goes to the ports."""
+        with self._lock:
+            ctx = self._open()
+            if self._cpu_port is None:
+                raise InvalidArgument("the switch has no CPU port: set one first")
+            _check_packet(self._cpu_port, packet)
+            if self._lib.ss_packet_out(ctx, self._cpu_port, packet, len(packet)) != 0:
+                raise ResourceExhausted("no buffer for the packet")
+
+    def packet_in(self, timeout_s: float) -> list[bytes]:
+        """Wait for packets that left by the CPU port; [] after the timeout."""
+        self._open()
+        self._ports.wait_cpu(timeout_s)
+        with self._lock:
+            self._open()
+            return self._ports.take_cpu()
+
+    # Ports
+
+    def attach_port(self, port: int, ifname: str) -> None:
+        """Bind a port (0 to 510) to a network interface. Raises PortError."""
+        with self._lock:
+            self._open()
+            self._ports.attach(port, ifname)
+
+    def detach_port(self, port: int) -> None:
+        """Release a port's interface. Raises PortError."""
+        with self._lock:
+            self._open()
+            self._ports.detach(port)
+
+    def start(self) -> None:
+        """Start to forward between the attached ports; more may be attached later."""
+        with self._lock:
+            self._open()
+            self._ports.start()
+
+    def stop(self) -> None:
+        """Stop forwarding; ports stay attached."""
+        with self._lock:
+            self._open()
+            self._ports.stop()
+
+    def port_stats(self) -> dict[int, PortStats]:
+        """Return the counters of the attached ports."""
+        with self._lock:
+            self._open()
+            return self._ports.stats()
+
+    def drop_stats(self) -> dict[str, int]:
+        """Return how many packets went nowhere, by reason."""
+        with self._lock:
+            ctx = self._open()
+            names: list[str] = self._lib.ss_drop_reasons().decode().split()
+            out = u64_array([0] * len(names))
+            self._lib.ss_drop_stats(ctx, out)
+            return dict(zip(names, out, strict=True))
+
+    def log_messages(self) -> list[str]:
+        """Return the messages of log_msg since the last call (at most the newest 256)."""
+        lines: list[str] = []
+        room = ctypes.create_string_buffer(_LOG_BYTES)
+        with self._lock:
+            while self._lib.ss_log_read(self._open(), room):
+                lines.append(room.value.decode(errors="replace"))
+        return lines
+
+
+def _check_run(kind: str, name: str, size: int, start: int, count: int) -> None:
+    if start < 0 or count < 1 or start + count > size:
+        raise InvalidArgument(
+            f"{kind} {name!r} has {size} cells: {start} to {start + count - 1} was asked for"
+        )
+
+
+def _check_counter_value(packets: int, octets: int) -> None:
+    if not 0 <= packets < 1 << 64 or not 0 <= octets < 1 << 64:
+        raise InvalidArgument("a counter holds 64-bit numbers of packets and bytes")
+
+
+def _check_packet(port: int, packet: bytes) -> None:
+    if not 0 <= port <= MAX_PORT:
+        raise InvalidArgument(f"port {port}, allowed is 0 to {MAX_PORT}")
+    if len(packet) > MAX_PACKET_BYTES:
+        raise InvalidArgument(f"packet of {len(packet)} bytes, allowed are {MAX_PACKET_BYTES}")
+
+
+def _split_records(raw: bytes) -> list[tuple[int, bytes]]:
+    """Split records of port, length (native uint32) and bytes."""
+    records: list[tuple[int, bytes]] = []
+    offset = 0
+    while offset < len(raw):
+        port, size = struct.unpack_from("=II", raw, offset)
+        offset += 8 + size
+        records.append((port, raw[offset - size : offset]))
+    return records

@@ -1,0 +1,155 @@
+"""Actions and their primitives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from softswitch.errors import BadProgram, UnsupportedConstruct
+from softswitch.ir import (
+    Arg,
+    ArrayRef,
+    Const,
+    Field,
+    HeaderAt,
+    HeaderRef,
+    LastHeader,
+    Op,
+    Primitive,
+    StackRef,
+    Text,
+    UnionRef,
+    Vector,
+    is_bool,
+)
+from softswitch.load.expressions import ExpressionReader
+from softswitch.load.names import Names
+from softswitch.load.reader import Reader
+from softswitch.program import Action, ActionParam
+
+MAX_PARAM_BITS = 2048
+
+# Kinds of arguments of each primitive: v(alue), b(oolean or value), f(ield), h(eader), s(tack),
+# u(nion), r(egister array), c(ounter array), k (calculation), t(ext), p (vector), j(ump target).
+SIGNATURES = {
+    "assign": "fv",
+    "assign_VL": "ff",
+    "assign_union": "uu",
+    "assign_union_stack": "ss",
+    "assign_header": "hh",
+    "copy_header": "hh",
+    "assign_header_stack": "ss",
+    "add_header": "h",
+    "remove_header": "h",
+    "push": "sv",
+    "pop": "sv",
+    "_jump": "j",
+    "_jump_if_zero": "bj",
+    "exit": "",
+    "assert": "b",
+    "assume": "b",
+    "log_msg": "tp",
+    "mark_to_drop": "h",
+    "drop": "",
+    "no_op": "",
+    "count": "cv",
+    "register_read": "frv",
+    "register_write": "rvv",
+    "clone_ingress_pkt_to_egress": "vv",
+    "clone_egress_pkt_to_egress": "vv",
+    "resubmit": "v",
+    "recirculate": "v",
+    "truncate": "v",
+    "modify_field_with_hash_based_offset": "fvkv",
+    "modify_field_rng_uniform": "fvv",
+}
+
+
+@dataclass
+class ActionReader:
+    """Reads actions; objects are resolved through `names`."""
+
+    names: Names
+
+    def read(self, reader: Reader, index: int) -> Action:
+        """Read one entry of the actions array."""
+        name = reader.text("name")
+        params: list[ActionParam] = []
+        for param in reader.objects("runtime_data"):
+            width = param.integer("bitwidth", 1, MAX_PARAM_BITS)
+            params.append(ActionParam(param.text("name"), width))
+        expressions = ExpressionReader(self.names, tuple(params))
+        primitives = tuple(
+            self.primitive(p, expressions, f"action {name!r}") for p in reader.objects("primitives")
+        )
+        for primitive in primitives:
+            for kind, arg in zip(SIGNATURES[primitive.op], primitive.args, strict=True):
+                if kind == "j" and isinstance(arg, Const) and arg.value > len(primitives):
+                    raise BadProgram(f"{reader.path}: jump to {arg.value} leaves the action")
+        return Action(name, index, tuple(params), primitives)
+
+    def primitive(self, reader: Reader, expressions: ExpressionReader, where: str) -> Primitive:
+        """Read a primitive call."""
+        op = reader.text("op")
+        if op not in SIGNATURES:
+            raise UnsupportedConstruct(f"primitive {op!r}", where)
+        raw = reader.array("parameters")
+        kinds = SIGNATURES[op]
+        if len(raw) != len(kinds):
+            raise BadProgram(f"{reader.path}: {op} takes {len(kinds)} parameters, not {len(raw)}")
+        args = tuple(
+            self._arg(kind, value, f"{reader.path}.parameters[{i}]", expressions)
+            for i, (kind, value) in enumerate(zip(kinds, raw, strict=True))
+        )
+        return Primitive(op, args, where)
+
+    def _arg(  # noqa: PLR0911, PLR0912 - one case per kind of argument
+        self, kind: str, value: Any, path: str, expressions: ExpressionReader
+    ) -> Arg:
+        match kind:
+            case "r":
+                return self._array("register_array", value, path, set(self.names.registers))
+            case "c":
+                return self._array("counter_array", value, path, self.names.counters)
+            case "k":
+                return self._array("calculation", value, path, self.names.calculations)
+            case "t":
+                return Text(Reader(value, path).text("value"))
+            case "p":
+                items = Reader(value, path).array("value")
+                return Vector(
+                    tuple(expressions.read(v, f"{path}.value[{i}]") for i, v in enumerate(items))
+                )
+        expr = expressions.read(value, path)
+        if kind == "v" and is_bool(expr):
+            # p4c stores booleans in 1-bit fields and may leave the conversion out.
+            expr = Op("b2d", (expr,))
+        allowed: type | tuple[type, ...]
+        match kind:
+            case "f":
+                allowed = Field
+            case "h":
+                allowed = (HeaderRef, HeaderAt, LastHeader)
+            case "s":
+                allowed = StackRef
+            case "u":
+                allowed = UnionRef
+            case "j":
+                allowed = Const
+            case _:
+                if isinstance(expr, HeaderRef | HeaderAt | LastHeader | StackRef | UnionRef):
+                    raise BadProgram(f"{path} must be a value")
+                return expr
+        if not isinstance(expr, allowed):
+            raise BadProgram(f"{path} is a {type(expr).__name__}, which cannot be used here")
+        if kind == "j" and isinstance(expr, Const) and expr.value < 0:
+            raise BadProgram(f"{path}: negative jump target")
+        return expr
+
+    @staticmethod
+    def _array(kind: str, value: Any, path: str, known: set[str]) -> ArrayRef:
+        reader = Reader(value, path)
+        name = reader.text("value")
+        if reader.text("type") != kind or name not in known:
+            raise BadProgram(f"{path}: there is no {kind} {name!r}")
+        return ArrayRef(kind, name)

@@ -1,0 +1,58 @@
+"""One forwarding pipeline: the configuration a controller gave and the data plane made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from finsy.proto import p4r
+
+from softswitch.dataplane import DataPlane
+from softswitch.errors import SoftSwitchError
+from softswitch.p4runtime.errors import invalid
+from softswitch.p4runtime.replication import Replication
+from softswitch.p4runtime.schema import Schema, build_schema
+from softswitch.p4runtime.table_entries import TableEntries
+
+Loader = Callable[[bytes], DataPlane]
+"""Makes a data plane of a bmv2 JSON; `DataPlane.load` in all but special cases."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A verified configuration, its data plane and the state that controllers wrote into it."""
+
+    config: p4r.ForwardingPipelineConfig
+    schema: Schema
+    dataplane: DataPlane
+    tables: TableEntries
+    replication: Replication
+
+    def close(self) -> None:
+        """Free the data plane."""
+        self.dataplane.close()
+
+
+def verify(config: p4r.ForwardingPipelineConfig, load: Loader, cpu_port: int | None) -> Pipeline:
+    """Compile and load a configuration, without ports.
+
+    Raises P4RuntimeError if P4Info and program disagree, and the engine's SoftSwitchError if the
+    program is bad, uses something unsupported, or cannot be compiled here.
+    """
+    if not config.HasField("p4info"):
+        raise invalid("the pipeline config has no p4info")
+    if not config.p4_device_config:
+        raise invalid("the pipeline config has no p4_device_config; give the program's bmv2 JSON")
+    dataplane = load(config.p4_device_config)
+    try:
+        schema = build_schema(config.p4info, dataplane.program)
+        return Pipeline(
+            config=config,
+            schema=schema,
+            dataplane=dataplane,
+            tables=TableEntries(schema, dataplane),
+            replication=Replication(dataplane, cpu_port),
+        )
+    except SoftSwitchError:
+        dataplane.close()
+        raise

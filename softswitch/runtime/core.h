@@ -1,0 +1,162 @@
+/* The switch's state. Generated code defines the SS_* sizes and struct ss_meta, ss_headers,
+ * ss_saved and ss_state before it includes this file. */
+#ifndef SS_CORE_H
+#define SS_CORE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "hashes.h"
+#include "hashmap.h"
+#include "lpm.h"
+#include "ternary.h"
+
+enum {
+    SS_DROP_PORT = 511,
+    SS_MAX_PORTS = 511, /* 0 to 510 */
+    SS_MAX_PACKET = 10240,
+    SS_MAX_GROUPS = 65536,
+    SS_MAX_SESSIONS = 32768,
+    SS_CLONE_REQUESTED = 1 << 16, /* distinguishes session 0 from no clone */
+    SS_MAX_BUFFERS = 16384,
+    SS_MAX_PASSES = 1 << 20, /* per injected packet */
+};
+
+enum { SS_NORMAL, SS_INGRESS_CLONE, SS_EGRESS_CLONE, SS_RECIRC = 4, SS_REPLICATION, SS_RESUBMIT };
+
+/* Why packets or copies of them went nowhere. */
+#define SS_DROP_REASONS(X) \
+    X(ingress_drop) X(egress_drop) X(no_port) X(no_buffer) X(oversize) X(loop_limit) \
+    X(assertion) X(empty_group) X(no_session) X(cpu_queue_full)
+
+#define SS_REASON(name) SS_##name,
+enum { SS_DROP_REASONS(SS_REASON) SS_NUM_REASONS };
+#undef SS_REASON
+
+struct ss_counter {
+    uint64_t packets, bytes;
+};
+
+/* A packet between passes. While it is processed, start and len describe what the parser left. */
+struct ss_buf {
+    struct ss_buf *next;
+    uint8_t *start;
+    uint32_t len;
+    uint32_t port, instance, list, ingress_length;
+    struct ss_saved saved; /* fields of the list that the next pass starts with */
+    uint8_t mem[SS_HEADROOM + SS_MAX_PACKET + SS_SLACK];
+};
+
+/* What a pass through the pipeline knows about its packet, beside the program's own fields. */
+struct ss_pass {
+    const uint8_t *data, *payload; /* what the parser reads; what follows the parsed headers */
+    uint32_t len, parsed, payload_len;
+    uint32_t packet_length, ingress_length;
+    uint32_t error;
+    uint32_t clone, clone_list, resubmit, recirculate, truncate;
+    bool checksum_error, exit, failed;
+};
+
+/* Header and metadata values; what comes before `h` is cleared for each packet. */
+struct ss_phv {
+    struct ss_pass x;
+    uint8_t valid[SS_NUM_VALID];
+    uint32_t next[SS_NUM_STACKS];
+    struct ss_meta m;
+    struct ss_headers h;
+};
+
+struct ss_job {
+    struct ss_job *next;
+    struct ss_buf *buf;
+    uint32_t session;
+    struct ss_phv phv;
+};
+
+struct ss_replicas {
+    uint32_t count;
+    struct {
+        uint32_t port, rid;
+    } to[];
+};
+
+struct ss_session {
+    uint32_t truncate; /* bytes; 0: whole packets */
+    struct ss_replicas replicas;
+};
+
+struct ss_table {
+    uint8_t *entries; /* by handle */
+    uint8_t *default_entry;
+    struct ss_counter *counters; /* by handle, or NULL */
+    uint64_t room;               /* handles for which there is space */
+    struct ss_map map;
+    struct ss_lpm lpm;
+    struct ss_tuples tuples;
+};
+
+enum ss_table_kind { SS_KEYLESS, SS_DIRECT, SS_EXACT, SS_LPM, SS_TERNARY };
+
+struct ss_table_info {
+    enum ss_table_kind kind;
+    uint32_t words;    /* of the exact or ternary key, without the lpm field */
+    uint32_t lpm_bits; /* width of the lpm field */
+    uint32_t stride;   /* bytes of an entry */
+    bool with_counters;
+    /* Writes action `action` (its position in the table's list) and its parameters. */
+    void (*encode)(void *entry, uint32_t action, const uint64_t *params);
+};
+
+struct ss_port;
+struct ss_io;
+
+struct ss_ctx {
+    pthread_mutex_t lock;
+    _Atomic uint32_t waiting; /* threads that want the lock: the data plane lets them go first */
+    struct ss_table tables[SS_NUM_TABLES];
+    struct ss_state state;
+    struct ss_replicas *groups[SS_MAX_GROUPS];
+    struct ss_session *sessions[SS_MAX_SESSIONS];
+    uint64_t drops[SS_NUM_REASONS];
+    uint64_t now_us, start_us, random;
+
+    struct ss_buf *free_bufs;
+    uint32_t buffers;
+    struct ss_buf *queue_head, **queue_tail; /* resubmitted and recirculated packets */
+    struct ss_job *jobs_head, **jobs_tail, *free_jobs;
+
+    bool capture, discard; /* where packets go: to `out`, nowhere, or to ports */
+    uint8_t *out;
+    uint64_t out_len, out_room, sent;
+
+    struct ss_io *io;
+    struct ss_log *log;
+    struct ss_phv phv, clone_phv, copy_phv;
+};
+
+static inline void ss_drop(struct ss_ctx *c, int reason) { c->drops[reason]++; }
+
+static inline void ss_count(struct ss_counter *counter, const struct ss_phv *p)
+{
+    counter->packets++;
+    counter->bytes += p->x.ingress_length;
+}
+
+static inline uint64_t ss_random(struct ss_ctx *c)
+{
+    c->random += 0x9e3779b97f4a7c15u;
+    uint64_t z = c->random;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* A number in [low, high]. */
+static inline uint64_t ss_random_in(struct ss_ctx *c, uint64_t low, uint64_t high)
+{
+    uint64_t span = high - low + 1;
+    return span ? low + (uint64_t)((u128)ss_random(c) * span >> 64) : ss_random(c);
+}
+
+#endif

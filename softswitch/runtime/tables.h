@@ -1,0 +1,222 @@
+/* Tables, counters and registers as the control plane sees them. */
+#ifndef SS_TABLES_H
+#define SS_TABLES_H
+
+#include "io.h"
+
+enum { SS_MAX_KEY_WORDS = 128 };
+
+static bool ss_table_reserve(struct ss_table *t, const struct ss_table_info *info, uint64_t handle)
+{
+    if (handle < t->room)
+        return true;
+    uint64_t room = t->room ? t->room : 16;
+    while (room <= handle)
+        room *= 2;
+    uint8_t *entries = realloc(t->entries, room * info->stride);
+    if (!entries)
+        return false;
+    memset(entries + t->room * info->stride, 0, (room - t->room) * info->stride);
+    t->entries = entries;
+    if (info->with_counters) {
+        struct ss_counter *counters = realloc(t->counters, room * sizeof *counters);
+        if (!counters)
+            return false;
+        memset(counters + t->room, 0, (room - t->room) * sizeof *counters);
+        t->counters = counters;
+    }
+    t->room = room;
+    return true;
+}
+
+static bool ss_tables_open(struct ss_ctx *c)
+{
+    for (uint32_t i = 0; i < SS_TABLE_COUNT; i++) {
+        const struct ss_table_info *info = &ss_table_infos[i];
+        struct ss_table *t = &c->tables[i];
+        if (!(t->default_entry = calloc(1, info->stride)))
+            return false;
+        /* A directly indexed table has a place for every key. */
+        if (info->kind == SS_DIRECT && !ss_table_reserve(t, info, (1u << info->words) - 1))
+            return false;
+    }
+    return true;
+}
+
+static void ss_tables_close(struct ss_ctx *c)
+{
+    for (uint32_t i = 0; i < SS_TABLE_COUNT; i++) {
+        struct ss_table *t = &c->tables[i];
+        free(t->entries);
+        free(t->default_entry);
+        free(t->counters);
+        ss_map_free(&t->map);
+        ss_lpm_free(&t->lpm);
+        ss_tuples_free(&t->tuples);
+    }
+}
+
+/* A rule of a table: `expansions` keys of `words` words, each followed by as many mask words when
+ * the table is ternary; for lpm the words of the field, left-aligned, follow the exact ones. */
+struct ss_match {
+    const uint64_t *words;
+    uint32_t expansions, prefix_len;
+    int32_t priority;
+};
+
+static bool ss_lpm_change(struct ss_table *t, const struct ss_table_info *info,
+                          const struct ss_match *m, uint32_t stored)
+{
+    uint32_t root = ss_map_get(&t->map, m->words, info->words);
+    uint32_t before = root = root == SS_NONE ? 0 : root;
+    bool ok = ss_lpm_set(&t->lpm, &root, m->words + info->words, m->prefix_len, stored);
+    if (root != before && root)
+        ok = ss_map_set(&t->map, m->words, info->words, root) && ok;
+    else if (!root)
+        ss_map_remove(&t->map, m->words, info->words);
+    return ok;
+}
+
+static bool ss_table_link(struct ss_table *t, const struct ss_table_info *info,
+                          const struct ss_match *m, uint32_t handle)
+{
+    switch (info->kind) {
+    case SS_EXACT:
+        return ss_map_set(&t->map, m->words, info->words, handle);
+    case SS_LPM:
+        return ss_lpm_change(t, info, m, handle + 1);
+    case SS_TERNARY:
+        for (uint32_t i = 0; i < m->expansions; i++) {
+            const uint64_t *key = m->words + 2 * i * info->words;
+            if (ss_tuples_add(&t->tuples, key, key + info->words, info->words, m->priority, handle))
+                continue;
+            while (i--) {
+                key = m->words + 2 * i * info->words;
+                ss_tuples_remove(&t->tuples, key, key + info->words, info->words, handle);
+            }
+            return false;
+        }
+        return true;
+    default:
+        return true;
+    }
+}
+
+static void ss_table_unlink(struct ss_table *t, const struct ss_table_info *info,
+                            const struct ss_match *m, uint32_t handle)
+{
+    switch (info->kind) {
+    case SS_EXACT:
+        ss_map_remove(&t->map, m->words, info->words);
+        break;
+    case SS_LPM:
+        ss_lpm_change(t, info, m, 0);
+        break;
+    case SS_TERNARY:
+        for (uint32_t i = 0; i < m->expansions; i++) {
+            const uint64_t *key = m->words + 2 * i * info->words;
+            ss_tuples_remove(&t->tuples, key, key + info->words, info->words, handle);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* Adds an entry under a free handle. For a directly indexed table the handle is the key. */
+int ss_table_add(struct ss_ctx *c, uint32_t table, uint32_t handle, const struct ss_match *match,
+                 uint32_t action, const uint64_t *params)
+{
+    const struct ss_table_info *info = &ss_table_infos[table];
+    struct ss_table *t = &c->tables[table];
+    int result = -ENOMEM;
+    ss_lock(c);
+    if (ss_table_reserve(t, info, handle)) {
+        uint8_t *entry = t->entries + (uint64_t)handle * info->stride;
+        info->encode(entry, action, params);
+        if (t->counters)
+            t->counters[handle] = (struct ss_counter){0, 0};
+        if (ss_table_link(t, info, match, handle))
+            result = 0;
+        else
+            memset(entry, 0, info->stride);
+    }
+    ss_unlock(c);
+    return result;
+}
+
+void ss_table_modify(struct ss_ctx *c, uint32_t table, uint32_t handle, uint32_t action,
+                     const uint64_t *params)
+{
+    const struct ss_table_info *info = &ss_table_infos[table];
+    ss_lock(c);
+    info->encode(c->tables[table].entries + (uint64_t)handle * info->stride, action, params);
+    ss_unlock(c);
+}
+
+void ss_table_delete(struct ss_ctx *c, uint32_t table, uint32_t handle,
+                     const struct ss_match *match)
+{
+    const struct ss_table_info *info = &ss_table_infos[table];
+    struct ss_table *t = &c->tables[table];
+    ss_lock(c);
+    ss_table_unlink(t, info, match, handle);
+    memset(t->entries + (uint64_t)handle * info->stride, 0, info->stride);
+    ss_unlock(c);
+}
+
+void ss_table_default(struct ss_ctx *c, uint32_t table, uint32_t action, const uint64_t *params)
+{
+    ss_lock(c);
+    ss_table_infos[table].encode(c->tables[table].default_entry, action, params);
+    ss_unlock(c);
+}
+
+/* Counter `index` of an array, or of an entry of a table; NULL when there is none. */
+static struct ss_counter *ss_counter_at(struct ss_ctx *c, int direct, uint32_t which,
+                                        uint64_t index)
+{
+    if (!direct)
+        return ss_counter_array(&c->state, which) + index;
+    struct ss_table *t = &c->tables[which];
+    return t->counters && index < t->room ? t->counters + index : NULL;
+}
+
+/* Reads `count` counters from `index` on into pairs of packets and bytes. */
+int ss_counters_read(struct ss_ctx *c, int direct, uint32_t which, uint64_t index, uint64_t count,
+                     uint64_t *out)
+{
+    ss_lock(c);
+    const struct ss_counter *counter = ss_counter_at(c, direct, which, index);
+    if (counter)
+        memcpy(out, counter, count * sizeof *counter);
+    ss_unlock(c);
+    return counter ? 0 : -ENOENT;
+}
+
+int ss_counter_write(struct ss_ctx *c, int direct, uint32_t which, uint64_t index, uint64_t packets,
+                     uint64_t bytes)
+{
+    ss_lock(c);
+    struct ss_counter *counter = ss_counter_at(c, direct, which, index);
+    if (counter)
+        *counter = (struct ss_counter){packets, bytes};
+    ss_unlock(c);
+    return counter ? 0 : -ENOENT;
+}
+
+/* Copies cells between a register array and `cells` (in the array's own cell type). */
+void ss_registers_copy(struct ss_ctx *c, uint32_t which, uint64_t start, uint64_t count,
+                       uint8_t *cells, int write)
+{
+    uint64_t size;
+    ss_lock(c);
+    uint8_t *array = ss_register_array(&c->state, which, &size);
+    if (write)
+        memcpy(array + start * size, cells, count * size);
+    else
+        memcpy(cells, array + start * size, count * size);
+    ss_unlock(c);
+}
+
+#endif
