@@ -37,10 +37,8 @@ def soft() -> Iterator[SwitchUnderTest]:
 
 def on_bmv2(log: Path) -> Iterator[SwitchUnderTest]:
     """simple_switch_grpc, over its packet stream."""
-    workers = 4
-    hosts = {1 + index: f"10.0.0.{1 + index}" for index in range(workers + 1)}
-    with bmv2(log, hosts) as (ports, address):
-        switch = SwitchUnderTest(ports, Artifact.load(), address, "bmv2", F, workers)
+    with bmv2(log) as (ports, address):
+        switch = SwitchUnderTest(ports, Artifact.load(), address, "bmv2", F, workers=4)
         asyncio.run(switch.provision())
         yield switch
 
