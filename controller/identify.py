@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from host_stack.layout import Layout
 from host_stack.placement import Keys
 
-SAMPLE_FRACTION = 0.06
-
 KV_PUSH_BYTES = 12
 """A cold key in a push: uint64 key and float32 value."""
 KV_PULL_BYTES = 8 + 12

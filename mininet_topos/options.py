@@ -42,14 +42,14 @@ class RunOptions:
     learning_rate: float = 0.1
     workers: int = 4
     rounds: int = 60
-    batch: int = 256
+    batch: int = 512
     seed: int = 1
     modes: tuple[str, ...] = field(default=MODES)
     target: str = "soft"
     link_mbps: float = 20.0
     hot: int | None = None
     fraction_bits: int | None = None
-    sample: float = 0.06
+    sample: float = 0.08
     transport: str = "batch"
     evaluate_every: int = 5
     checkpoint_every: int = 25
