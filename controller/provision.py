@@ -45,9 +45,7 @@ async def connected(
         p4info.write_text(artifact.p4info)
         blob = Path(folder) / "device_config"
         blob.write_bytes(target.device_config(artifact))
-        options = fy.SwitchOptions(
-            p4info=p4info, p4blob=blob, p4force=fresh, device_id=device_id
-        )
+        options = fy.SwitchOptions(p4info=p4info, p4blob=blob, p4force=fresh, device_id=device_id)
         try:
             async with asyncio.timeout(READY_TIMEOUT_S) as limit:
                 async with fy.Switch("s1", address, options) as switch:

@@ -107,9 +107,7 @@ class Codec:
     def grad(self) -> np.dtype[Any]:
         """A GRAD."""
         lanes = self.layout.lanes
-        return np.dtype(
-            [("header", HEADER), ("used", self._bitmap), ("lane", LANE, (lanes,))]
-        )
+        return np.dtype([("header", HEADER), ("used", self._bitmap), ("lane", LANE, (lanes,))])
 
     @cached_property
     def drained(self) -> np.dtype[Any]:
@@ -191,9 +189,7 @@ class Codec:
         batch["used"] = self.bitmap(mask)
         return batch
 
-    def decode_grads(
-        self, batch: Records
-    ) -> tuple[Index, IntArray, IntArray, NDArray[np.float32]]:
+    def decode_grads(self, batch: Records) -> tuple[Index, IntArray, IntArray, NDArray[np.float32]]:
         """The (packet, lane, row, gradient) of every lane in use of GRAD records."""
         packets, lanes = np.nonzero(self.lanes_of(batch["used"]))
         lane = batch["lane"][packets, lanes]
@@ -252,9 +248,7 @@ class Codec:
         lengths: IntArray = (self.update_prefix + 4 * cells).astype(np.int64)
         return lengths
 
-    def decode_updates(
-        self, batch: Records
-    ) -> tuple[IntArray, IntArray, NDArray[np.float32]]:
+    def decode_updates(self, batch: Records) -> tuple[IntArray, IntArray, NDArray[np.float32]]:
         """The (row, lane, value) of every changed cell of UPDATE records."""
         packets, lanes = np.nonzero(mask := self.lanes_of(batch["used"]))
         values = batch["cells"][packets, _ordinals(mask)].astype(np.float32)

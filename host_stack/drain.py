@@ -113,9 +113,7 @@ class Drain:
         )
         requests["row"] = state.rows[firsts]
         requests["rows"] = counts
-        requests["format"] = np.where(
-            state.digits[firsts], DrainFormat.DIGITS, DrainFormat.FLOAT32
-        )
+        requests["format"] = np.where(state.digits[firsts], DrainFormat.DIGITS, DrainFormat.FLOAT32)
         data = requests.view(np.uint8).reshape(len(requests), DRAIN.itemsize)
         lengths = np.full(len(requests), DRAIN.itemsize, np.int64)
         self.stats.requests += self._transport.send(data, lengths, self._switch)

@@ -68,9 +68,7 @@ class Fallback:
         )
         return good
 
-    def _of_members(
-        self, received: Received, records: Records, at: NDArray[np.intp]
-    ) -> MaskArray:
+    def _of_members(self, received: Received, records: Records, at: NDArray[np.intp]) -> MaskArray:
         """bool[len(at)]: rank and source address belong together, and every cell holds a key."""
         ranks = records["header"]["worker"][at].astype(np.int64)
         known = ranks < len(self._addresses)

@@ -51,7 +51,5 @@ def vector(file: NpzFile, name: str, dtype: type[np.generic]) -> NDArray[Any]:
     """The one-dimensional array `name`; `ValueError` if it is of another type or shape."""
     array: NDArray[Any] = file[name]
     if array.ndim != 1 or array.dtype != dtype:
-        raise ValueError(
-            f"{name} is {array.dtype}{list(array.shape)}, not {np.dtype(dtype)}[n]"
-        )
+        raise ValueError(f"{name} is {array.dtype}{list(array.shape)}, not {np.dtype(dtype)}[n]")
     return array

@@ -179,9 +179,7 @@ class Server:
             self._held.append(HeldPull(request, pairs.keys))
             self._answer_pulls()
 
-    def _on_push(
-        self, request: KVMeta, keys: KeyIndex, pairs: KVPairs, server: KVServer
-    ) -> None:
+    def _on_push(self, request: KVMeta, keys: KeyIndex, pairs: KVPairs, server: KVServer) -> None:
         rank = self._rank_of.get(request.sender)
         if rank is None or request.cmd != self.round or len(pairs.vals) != len(keys):
             self.counters["bad_push"] += 1

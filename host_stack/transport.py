@@ -102,9 +102,7 @@ def ipv4(address: str) -> int:
         raise BadInput(f"{address!r} is not an IPv4 address") from error
 
 
-def open_udp(
-    address: str, *, port: int = UDP_PORT, groups: Sequence[str] = ()
-) -> socket.socket:
+def open_udp(address: str, *, port: int = UDP_PORT, groups: Sequence[str] = ()) -> socket.socket:
     """A non-blocking UDP socket, member of the multicast `groups` on the interface of `address`.
 
     A socket of group members is bound to all addresses, since a bound unicast address would hide

@@ -131,9 +131,7 @@ class Worker:
         by_server = self.hot.run(grads, self._job.timeouts_s["push"])
         return np.unique(packing.rows[~by_server[packing.packets]])
 
-    def _finish(
-        self, round_: int, rows: IntArray, next_keys: Keys
-    ) -> tuple[IntArray, int | None]:
+    def _finish(self, round_: int, rows: IntArray, next_keys: Keys) -> tuple[IntArray, int | None]:
         """Say DONE, ask for the next cold keys; return the changed rows and the pull to await."""
         body = RoundRows(round_, rows).encode(self._placement.used_rows)
         done = self._kv.request(HEAD_DONE, body, server_id(0))

@@ -10,7 +10,7 @@ from typing import TypeVar
 from mininet_topos import formats
 from mininet_topos.run_record import DIRECTIONS, ModeRecord, RunRecord
 
-_ABSENT = "–"  # noqa: RUF001  (what a reader sees for a figure that was not recorded)
+_ABSENT = "–"
 _HIGHER_IS_BETTER = {"auc"}
 _DIRECTION_LABELS = {"to_switch": "to the switch", "from_switch": "from the switch"}
 

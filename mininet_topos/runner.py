@@ -44,8 +44,8 @@ def run(options: RunOptions, say: Callable[[str], None]) -> tuple[dict[str, Any]
     folder = results_folder(options.out, started)
     say(
         f"{options.dataset} · {options.model} · {workload.model.num_keys:,} keys, of them "
-        f"{len(plan.placement):,} hot ({plan.heat.coverage(len(plan.placement)):.0%} of sampled updates) "
-        f"· F = {plan.fraction_bits} · results in {folder}"
+        f"{len(plan.placement):,} hot ({plan.heat.coverage(len(plan.placement)):.0%} of sampled "
+        f"updates) · F = {plan.fraction_bits} · results in {folder}"
     )
     results = run_modes(options, workload, plan, artifact, folder)
     summary = summarize(started, options, workload, plan, artifact, results)

@@ -77,12 +77,9 @@ def summarize(
 def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str, Any]:
     """One entry of `modes`."""
     rounds = [result.rounds[index] for index in sorted(result.rounds)]
-    phases = {
-        phase: [_slowest(round_, phase) for round_ in rounds] for phase in PHASES
-    }
+    phases = {phase: [_slowest(round_, phase) for round_ in rounds] for phase in PHASES}
     round_s = [
-        max(sum(worker[f"{phase}_s"] for phase in PHASES) for worker in round_)
-        for round_ in rounds
+        max(sum(worker[f"{phase}_s"] for phase in PHASES) for worker in round_) for round_ in rounds
     ]
     names = {"ps0": "server"} | {
         f"w{rank}": f"worker{rank + 1}" for rank in range(len(result.traffic) - 1)

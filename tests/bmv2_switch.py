@@ -34,9 +34,7 @@ def _stream_packet_class() -> type:
         message.field.add(name=name, number=number, type=kind, label=kinds.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(
-        pool.FindMessageTypeByName("p4.bm.test.StreamPacket")
-    )
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("p4.bm.test.StreamPacket"))
 
 
 _StreamPacket = _stream_packet_class()

@@ -34,7 +34,7 @@ def isolated(test: Test) -> Test:
             code = run_isolated([*pytest_argv, f"{test.__code__.co_filename}::{name}"])
         except EmulationError as error:
             pytest.skip(str(error))
-        assert code == 0, "the test failed inside the emulation, see its output"  # noqa: S101
+        assert code == 0, "the test failed inside the emulation, see its output"
 
     marked: Test = pytest.mark.root(pytest.mark.mininet(run))
     return marked

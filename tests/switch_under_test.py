@@ -105,7 +105,12 @@ class SwitchUnderTest:
         return [Out(out, *datagram(raw)) for out, raw in packets]
 
     def grad(
-        self, rank: int, rows: np.ndarray, values: np.ndarray, round_: int = 0, seq: int | None = None
+        self,
+        rank: int,
+        rows: np.ndarray,
+        values: np.ndarray,
+        round_: int = 0,
+        seq: int | None = None,
     ) -> Records:
         """One GRAD with gradient i in lane i, at rows[i]; NaN-boxed lanes are not left out."""
         lanes = np.arange(len(values))

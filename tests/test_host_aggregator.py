@@ -50,9 +50,7 @@ def reference(contributions: list[tuple[int, int, float]]) -> dict[int, bytes]:
     contributions=st.lists(contribution, max_size=24, unique_by=lambda c: c[:2]),
     order=st.randoms(use_true_random=False),
 )
-def test_order_does_not_matter(
-    contributions: list[tuple[int, int, float]], order: object
-) -> None:
+def test_order_does_not_matter(contributions: list[tuple[int, int, float]], order: object) -> None:
     """Any permutation of any gradients, escapes among them, gives the bits of the definition."""
     shuffled = list(contributions)
     order.shuffle(shuffled)  # type: ignore[attr-defined]

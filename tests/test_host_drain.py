@@ -150,9 +150,7 @@ def expected(rows: list[int], digits: list[bool]) -> dict[tuple[int, int], tuple
     loss=st.sampled_from([0.0, 0.3]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_every_row_comes_once(
-    rows: set[int], data: st.DataObject, loss: float, seed: int
-) -> None:
+def test_every_row_comes_once(rows: set[int], data: st.DataObject, loss: float, seed: int) -> None:
     """With lost requests and lost, doubled answers: each row once, in its format."""
     rng = np.random.default_rng(seed)
 
@@ -219,9 +217,9 @@ def test_only_missing_rows_are_asked_again() -> None:
     """A row that was answered is not asked for again."""
     lost = {4, 9}
     transport = answering(
-        lambda row, form, attempt: []
-        if row in lost and attempt == 1
-        else honest(row, form, attempt)
+        lambda row, form, attempt: (
+            [] if row in lost and attempt == 1 else honest(row, form, attempt)
+        )
     )
     drain = fast_drain(transport)
     run(drain, list(range(12)))
@@ -305,9 +303,7 @@ def test_an_answer_before_its_question() -> None:
 
 def test_a_silent_switch() -> None:
     """The error names the switch, how many rows are missing and what to check."""
-    transport = answering(
-        lambda row, form, attempt: honest(row, form, attempt) if row < 3 else []
-    )
+    transport = answering(lambda row, form, attempt: honest(row, form, attempt) if row < 3 else [])
     drain = fast_drain(transport)
     with pytest.raises(DrainFailed) as caught:
         run(drain, list(range(5)), deadline_s=0.05)

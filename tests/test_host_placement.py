@@ -52,9 +52,7 @@ def test_a_full_switch_and_one_key_more() -> None:
         ([1, 2], [0], [0], "same length"),
     ],
 )
-def test_bad_placements(
-    keys: list[int], lanes: list[int], rows: list[int], message: str
-) -> None:
+def test_bad_placements(keys: list[int], lanes: list[int], rows: list[int], message: str) -> None:
     """Each thing that cannot be placed is named."""
     with pytest.raises(BadInput, match=message):
         Placement(np.array(keys, np.uint64), np.array(lanes), np.array(rows), LAYOUT)
@@ -91,9 +89,7 @@ def placements(draw: st.DrawFn) -> Placement:
     """Any placement of up to 60 keys."""
     cells = draw(st.lists(st.integers(0, LAYOUT.cells - 1), max_size=60, unique=True))
     keys = draw(
-        st.lists(
-            st.integers(0, 2**64 - 1), min_size=len(cells), max_size=len(cells), unique=True
-        )
+        st.lists(st.integers(0, 2**64 - 1), min_size=len(cells), max_size=len(cells), unique=True)
     )
     at = np.array(cells, np.int64)
     return Placement(np.array(keys, np.uint64), at // LAYOUT.rows, at % LAYOUT.rows, LAYOUT)

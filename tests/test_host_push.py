@@ -164,9 +164,7 @@ def test_a_duplicate_ack_counts_as_an_acknowledgement() -> None:
     loss=st.floats(0, 0.5),
     count=st.integers(1, 60),
 )
-def test_the_window_holds_under_any_loss(
-    seed: int, window: int, loss: float, count: int
-) -> None:
+def test_the_window_holds_under_any_loss(seed: int, window: int, loss: float, count: int) -> None:
     """No packet is sent W or more above the lowest one that is not acknowledged yet."""
     rng = np.random.default_rng(seed)
     acked: set[int] = set()

@@ -17,8 +17,8 @@ from mininet_topos.errors import BadTopology, MissingTool, NotIsolated, ProcessD
 from mininet_topos.links import Direction, difference
 from mininet_topos.processes import tcp_probe
 from mininet_topos.star import HOSTS_MAX, HostSpec, StarNetwork, StarTopology
-from tests.isolation import isolated
 from mininet_topos.tools import NETWORK_TOOLS
+from tests.isolation import isolated
 
 DEADLINE_S = 60.0
 PAYLOAD_BYTES = 1000

@@ -129,13 +129,13 @@ def cells_of(page: PageReader, label: str) -> list[str]:
 def test_the_headline_says_what_was_found():
     """Speed-up with its bound, equal models, coverage, and bytes on the server's link."""
     text = "\n".join(page_of(make_run()).text)
-    assert "1.50×\nMedian round of Libra against server-only." in text  # noqa: RUF001
-    assert "allow 2.00× at most; this is 75 % of it" in text  # noqa: RUF001
+    assert "1.50×\nMedian round of Libra against server-only." in text
+    assert "allow 2.00× at most; this is 75 % of it" in text
     assert "Identical\nLibra, Server only, Fall-back: the trained models are equal" in text
     assert (
         "81.2 %\nof the pushed gradients were of hot keys: 12,000 keys, 13.7 % of 87,634." in text
     )
-    assert "−66.7 %" in text  # noqa: RUF001
+    assert "−66.7 %" in text
     assert "15 kB against 45 kB server-only" in text
 
 
@@ -255,7 +255,7 @@ def test_any_optional_field_of_a_mode_may_be_absent(field, tmp_path):
     del run["modes"]["libra"][field]
     page = read(run, tmp_path) if field in DRAWN else page_of(run)
     if field == "retransmissions":
-        assert cells_of(page, "retransmissions") == ["–", "3", "3"]  # noqa: RUF001
+        assert cells_of(page, "retransmissions") == ["–", "3", "3"]
     if field == "round_s_median":
         assert cells_of(page, "median round")[0] == "60 ms"
 

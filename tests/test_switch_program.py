@@ -164,7 +164,7 @@ def test_sums_of_random_gradients(switch: SwitchUnderTest) -> None:
 def test_rounding_to_nearest_even(switch: SwitchUnderTest) -> None:
     """Sums that need more than 24 bits are rounded once, ties to even, carries included."""
     lanes = switch.artifact.layout.lanes
-    one = np.float32(2.0 ** -F)
+    one = np.float32(2.0**-F)
     big = [2**24, 2**24 + 2, 2**25 - 2, 2**30, 2**40, 3 * 2**23, 2**24 - 1, 2**23]
     small = [1, 3, -1, 2, -3, 0, 5, -5]
     first = np.array([np.float32(b) * one for b in big] * (lanes // 8), np.float32)
@@ -203,9 +203,7 @@ def test_unused_lanes_stay_untouched(switch: SwitchUnderTest) -> None:
 
 
 def test_rounds_and_banks(switch: SwitchUnderTest) -> None:
-    """The next round goes to the other bank; the one after replaces the old sums; an old round
-    of the same bank is stale.
-    """
+    """A round goes to the other bank, replaces its old sums, and leaves older rounds stale."""
     lanes = switch.artifact.layout.lanes
     rows = np.zeros(lanes, np.int64)
     for round_, value in enumerate((1.0, 2.0, 4.0)):
