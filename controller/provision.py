@@ -12,6 +12,7 @@ from pathlib import Path
 import finsy as fy
 
 from controller.artifacts import Artifact
+from controller.finsy_log import finsy_failures
 from controller.tables import Entity, Forward, LaneAlign, Local, Membership
 from controller.targets import Target
 from host_stack.errors import LibraError
@@ -46,17 +47,26 @@ async def connected(
         blob = Path(folder) / "device_config"
         blob.write_bytes(target.device_config(artifact))
         options = fy.SwitchOptions(p4info=p4info, p4blob=blob, p4force=fresh, device_id=device_id)
-        try:
-            async with asyncio.timeout(READY_TIMEOUT_S) as limit:
-                async with fy.Switch("s1", address, options) as switch:
-                    limit.reschedule(None)
-                    yield switch
-        except TimeoutError as error:
-            raise ProvisionFailed(
-                f"the switch at {address} was not ready within {READY_TIMEOUT_S:g} s"
-            ) from error
-        except fy.P4ClientError as error:
-            raise ProvisionFailed(f"the switch at {address} refused: {error}") from error
+        with finsy_failures() as failure:
+            try:
+                async with asyncio.timeout(READY_TIMEOUT_S) as limit:
+                    async with fy.Switch("s1", address, options) as switch:
+                        limit.reschedule(None)
+                        yield switch
+            except TimeoutError as error:
+                raise ProvisionFailed(
+                    f"the switch at {address} was not ready within {READY_TIMEOUT_S:g} s"
+                ) from error
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                # finsy's own task failed, and took the connection with it.
+                raise ProvisionFailed(
+                    f"the switch at {address} failed: {failure.reason}"
+                ) from error
+            except fy.P4ClientError as error:
+                raise ProvisionFailed(f"the switch at {address} refused: {error}") from error
 
 
 async def write(switch: fy.Switch, entities: Iterable[Entity]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from pathlib import Path
@@ -86,3 +87,14 @@ def words(values: Sequence[int], widths: Sequence[int]) -> list[int]:
     for value, width in zip(values, widths, strict=True):
         result += [value >> low & U64_MASK for low in range(0, width, 64)]
     return result
+
+
+def split_records(raw: bytes) -> list[tuple[int, bytes]]:
+    """Split what ss_inject returns: records of port, length (native uint32) and bytes."""
+    records: list[tuple[int, bytes]] = []
+    offset = 0
+    while offset < len(raw):
+        port, size = struct.unpack_from("=II", raw, offset)
+        offset += 8 + size
+        records.append((port, raw[offset - size : offset]))
+    return records

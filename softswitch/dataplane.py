@@ -8,14 +8,13 @@ write is atomic for packets: the data plane takes a lock per batch, writers take
 from __future__ import annotations
 
 import ctypes
-import struct
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from softswitch.binding import load_library, u64_array
+from softswitch.binding import load_library, split_records, u64_array
 from softswitch.codegen import generate
 from softswitch.compiler import build
 from softswitch.errors import InvalidArgument, NotFound, ResourceExhausted, SoftSwitchError
@@ -284,7 +283,7 @@ class DataPlane:
             if size < 0:
                 raise ResourceExhausted("no buffer for the packet")
             raw = ctypes.string_at(out.value, size) if out.value and size else b""
-        return _split_records(raw)
+        return split_records(raw)
 
     def inject_batch(
         self, port: int, packets: Sequence[bytes], rounds: int = 1
@@ -408,14 +407,3 @@ def _check_packet(port: int, packet: bytes) -> None:
         raise InvalidArgument(f"port {port}, allowed is 0 to {MAX_PORT}")
     if len(packet) > MAX_PACKET_BYTES:
         raise InvalidArgument(f"packet of {len(packet)} bytes, allowed are {MAX_PACKET_BYTES}")
-
-
-def _split_records(raw: bytes) -> list[tuple[int, bytes]]:
-    """Split records of port, length (native uint32) and bytes."""
-    records: list[tuple[int, bytes]] = []
-    offset = 0
-    while offset < len(raw):
-        port, size = struct.unpack_from("=II", raw, offset)
-        offset += 8 + size
-        records.append((port, raw[offset - size : offset]))
-    return records

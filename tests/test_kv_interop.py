@@ -6,6 +6,7 @@ Set PSLITE_DIR to a build folder of ps-lite that has tests/kv_app_test, tests/si
 import os
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -23,34 +24,65 @@ pytestmark = pytest.mark.skipif(PSLITE is None, reason="PSLITE_DIR names no buil
 NUM_KEYS = 10_000
 
 
+class CppNode:
+    """A running C++ process whose output is read line by line."""
+
+    def __init__(self, program: str, role: str, port: int, workers: int, servers: int) -> None:
+        assert PSLITE is not None
+        environment = os.environ | {
+            "DMLC_ROLE": role,
+            "DMLC_PS_ROOT_URI": HOST,
+            "DMLC_PS_ROOT_PORT": str(port),
+            "DMLC_NODE_HOST": HOST,
+            "DMLC_NUM_WORKER": str(workers),
+            "DMLC_NUM_SERVER": str(servers),
+            "PS_VERBOSE": "1",
+        }
+        self.process = subprocess.Popen(
+            [Path(PSLITE) / "tests" / program],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self.servers_ready = threading.Event()
+        self._counts = (f"for 7 : {workers + servers + 1}\n", f"for 7 : {servers + 1}\n")
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        """Collect output; notice when the scheduler counts all servers at the last barrier.
+
+        A C++ server aborts or stalls when a push arrives before its handle is set. It enters
+        the last barrier after that, as the scheduler itself does at once, so servers + 1
+        arrivals there mean that pushes are safe.
+        """
+        assert self.process.stdout is not None
+        all_started = False
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if all_started and line.endswith(self._counts[1]):
+                self.servers_ready.set()
+            all_started = all_started or line.endswith(self._counts[0])
+
+    def finish(self) -> None:
+        """Wait for the process, which must exit with 0."""
+        code = self.process.wait(LIMIT_S)
+        self._reader.join(LIMIT_S)
+        assert code == 0, "".join(self.lines)
+
+
 @contextmanager
-def cpp_node(
-    program: str, role: str, port: int, workers: int, servers: int
-) -> Iterator["subprocess.Popen[str]"]:
+def cpp_node(program: str, role: str, port: int, workers: int, servers: int) -> Iterator[CppNode]:
     """Run a C++ node; at the end it must have exited with 0."""
-    assert PSLITE is not None
-    environment = os.environ | {
-        "DMLC_ROLE": role,
-        "DMLC_PS_ROOT_URI": HOST,
-        "DMLC_PS_ROOT_PORT": str(port),
-        "DMLC_NODE_HOST": HOST,
-        "DMLC_NUM_WORKER": str(workers),
-        "DMLC_NUM_SERVER": str(servers),
-    }
-    process = subprocess.Popen(
-        [Path(PSLITE) / "tests" / program],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    node = CppNode(program, role, port, workers, servers)
     try:
-        yield process
-        output, _ = process.communicate(timeout=LIMIT_S)
-        assert process.returncode == 0, output
+        yield node
+        node.finish()
     finally:
-        process.kill()
-        process.wait()
+        node.process.kill()
+        node.process.wait()
 
 
 def free_port() -> int:
@@ -73,11 +105,12 @@ def serve(port: int, workers: int, servers: int) -> AddingStore:
     return store
 
 
-def work(port: int, workers: int, servers: int) -> float:
-    """Push and pull as a worker; return the largest error."""
+def work(port: int, workers: int, servers: int, ready: threading.Event | None = None) -> float:
+    """Push and pull as a worker, once the servers are ready; return the largest error."""
     node = Node(config(Role.WORKER, port, workers, servers))
     try:
         node.start()
+        assert ready is None or ready.wait(LIMIT_S)
         worker = KVWorker(node)
         step = (2**64 - 1) // NUM_KEYS
         keys = np.arange(NUM_KEYS, dtype=np.uint64) * np.uint64(step) + np.uint64(100 + node.rank)
@@ -115,27 +148,30 @@ def test_python_workers_on_cpp_scheduler_and_servers(workers: int, servers: int)
     """Python pushes and pulls against the C++ scheduler and servers."""
     port = free_port()
     with ThreadPoolExecutor(workers) as pool, ExitStack() as stack:
-        stack.enter_context(cpp_node("kv_app_test", "scheduler", port, workers, servers))
+        scheduler = stack.enter_context(
+            cpp_node("kv_app_test", "scheduler", port, workers, servers)
+        )
         for _ in range(servers):
             stack.enter_context(cpp_node("kv_app_test", "server", port, workers, servers))
-        errors = [pool.submit(work, port, workers, servers) for _ in range(workers)]
+        ready = scheduler.servers_ready
+        errors = [pool.submit(work, port, workers, servers, ready) for _ in range(workers)]
         for error in errors:
             assert error.result(LIMIT_S) == 0
 
 
-def test_mixed_workers_and_servers() -> None:
-    """A C++ and a Python node of each role share a job."""
+def test_cpp_and_python_workers_share_python_servers() -> None:
+    """Under the C++ scheduler, both kinds of worker push to the same servers."""
     port = free_port()
     with (
-        ThreadPoolExecutor(2) as pool,
+        ThreadPoolExecutor(3) as pool,
         cpp_node("kv_app_test", "scheduler", port, 2, 2),
-        cpp_node("kv_app_test", "server", port, 2, 2),
         cpp_node("kv_app_test", "worker", port, 2, 2),
     ):
-        store = pool.submit(serve, port, 2, 2)
+        stores = [pool.submit(serve, port, 2, 2) for _ in range(2)]
         error = pool.submit(work, port, 2, 2)
         assert error.result(LIMIT_S) == 0
-        assert store.result(LIMIT_S).pushes > 0
+        for store in stores:
+            assert store.result(LIMIT_S).pushes == 50 + 50 + 5 + 1
 
 
 def test_simple_requests_of_cpp_scheduler() -> None:

@@ -38,7 +38,7 @@ def test_the_cache_is_keyed_by_content(tmp_path: Path) -> None:
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """CC decides, and the error says what to do."""
     monkeypatch.setenv("CC", "no-such-compiler")
-    with pytest.raises(NoCompiler, match="no-such-compiler was not found.*set CC"):
+    with pytest.raises(NoCompiler, match=r"no-such-compiler was not found.*set CC"):
         find_compiler()
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from softswitch.codegen import generate
 from softswitch.dataplane import DataPlane
 from softswitch.errors import UnsupportedConstruct
+from softswitch.load import load_program
 from tests.softswitch_json import Json, ProgramBuilder, assign, const, field, op
 
 pytestmark = pytest.mark.compiler
@@ -150,9 +152,6 @@ def build(samples: list[tuple[Json, int]]) -> bytes:
 
 def supported(rng: random.Random, count: int) -> list[tuple[Json, int, Any]]:
     """Random expressions that fit the switch's arithmetic."""
-    from softswitch.codegen import generate
-    from softswitch.load import load_program
-
     chosen: list[tuple[Json, int, Any]] = []
     while len(chosen) < count:
         expression, function = Sample(rng).number(rng.randint(1, 4))

@@ -121,9 +121,7 @@ UNSUPPORTED = [
 
 
 @pytest.mark.parametrize(("change", "construct"), UNSUPPORTED)
-def test_unsupported_constructs_are_named(
-    change: Callable[[Any], object], construct: str
-) -> None:
+def test_unsupported_constructs_are_named(change: Callable[[Any], object], construct: str) -> None:
     """The error names the construct and its place."""
     with pytest.raises(UnsupportedConstruct, match=construct) as caught:
         load_program(edited(change))
@@ -157,14 +155,16 @@ def test_names_of_the_program_never_reach_the_source() -> None:
 
 def test_mutated_programs_never_crash_the_loader() -> None:
     """Random damage is either harmless or refused with an error of this package."""
-    rng = random.Random(3)  # noqa: S311 - a fixed sequence
+    rng = random.Random(3)
     data = json.loads((PROGRAMS / "softswitch_headers.json").read_bytes())
 
     def paths(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         items = node.items() if isinstance(node, dict) else enumerate(node)
         found = [path]
         for key, value in items:
-            found += paths(value, (*path, key)) if isinstance(value, dict | list) else [(*path, key)]
+            found += (
+                paths(value, (*path, key)) if isinstance(value, dict | list) else [(*path, key)]
+            )
         return found
 
     everywhere = [p for p in paths(data) if p]

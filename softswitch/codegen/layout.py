@@ -59,8 +59,9 @@ class Layout:
         yield f"struct ss_local_{piece} {{"
         for (header, field), owner in self.locals.items():
             if owner == piece:
-                width = self.program.field(header, field).width
-                yield f"    {declare(f'h{header}_f{field}', width)}"
+                info = self.program.field(header, field)
+                name = f"h{header}_f{field}"
+                yield f"    {declare(name, info.width, varbit=info.varbit)}"
         yield "    uint8_t none;"
         yield "};"
 
@@ -180,7 +181,10 @@ class Layout:
         for header in self.program.headers:
             if header.metadata:
                 members += [
-                    (field.width, declare(f"h{header.index}_f{i}", field.width))
+                    (
+                        field.width,
+                        declare(f"h{header.index}_f{i}", field.width, varbit=field.varbit),
+                    )
                     for i, field in enumerate(header.type.fields)
                     if (header.index, i) not in self.locals
                 ]

@@ -1,0 +1,185 @@
+/* Where packets leave: AF_PACKET sockets, written in batches, the CPU port, and captured output.
+ *
+ * Frames that a full queue of an interface refuses are counted and dropped: the data plane never
+ * waits for a port. */
+#ifndef SS_PORTS_H
+#define SS_PORTS_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine.h"
+
+#ifndef PACKET_IGNORE_OUTGOING
+#define PACKET_IGNORE_OUTGOING 23
+#endif
+
+enum {
+    SS_BATCH = 64,
+    SS_TX_QUEUE = 256,
+    SS_CPU_QUEUE = 4096,
+    SS_RCVBUF = 32 << 20,
+    SS_SNDBUF = 8 << 20,
+    SS_QUEUE_BATCH = 256, /* recirculated packets per turn of the loop */
+};
+
+struct ss_port {
+    int fd;
+    uint32_t number, pending;
+    uint64_t rx, rx_bytes, tx, tx_bytes, tx_errors, oversize;
+    struct ss_buf *bufs[SS_TX_QUEUE];
+    struct mmsghdr msgs[SS_TX_QUEUE];
+    struct iovec iovs[SS_TX_QUEUE];
+};
+
+struct ss_io {
+    struct ss_port *ports[SS_MAX_PORTS];
+    struct ss_port *dirty[SS_MAX_PORTS]; /* ports with frames to send */
+    uint32_t ndirty;
+    int epoll, wake;
+    _Atomic bool stop;
+    int32_t cpu_port; /* -1: none */
+    int cpu_event;
+    struct ss_buf *cpu_head, **cpu_tail;
+    uint32_t cpu_count;
+    struct ss_buf *rx_bufs[SS_BATCH];
+    struct mmsghdr rx_msgs[SS_BATCH];
+    struct iovec rx_iovs[SS_BATCH];
+    struct sockaddr_ll rx_from[SS_BATCH];
+};
+
+static void ss_port_flush(struct ss_ctx *c, struct ss_port *port)
+{
+    uint32_t sent = 0;
+    while (sent < port->pending) {
+        int n = sendmmsg(port->fd, port->msgs + sent, port->pending - sent, MSG_DONTWAIT);
+        if (n <= 0) {
+            if (n < 0 && errno == EINTR)
+                continue;
+            port->tx_errors++; /* the first frame of the rest was refused */
+            sent++;
+            continue;
+        }
+        for (int i = 0; i < n; i++)
+            port->tx_bytes += port->msgs[sent + (uint32_t)i].msg_len;
+        port->tx += (uint32_t)n;
+        sent += (uint32_t)n;
+    }
+    for (uint32_t i = 0; i < port->pending; i++)
+        ss_buf_free(c, port->bufs[i]);
+    port->pending = 0;
+}
+
+static void ss_flush_ports(struct ss_ctx *c)
+{
+    for (uint32_t i = 0; i < c->io->ndirty; i++)
+        ss_port_flush(c, c->io->dirty[i]);
+    c->io->ndirty = 0;
+}
+
+static void ss_port_send(struct ss_ctx *c, struct ss_port *port, struct ss_buf *b)
+{
+    if (port->pending == SS_TX_QUEUE)
+        ss_flush_ports(c);
+    if (!port->pending)
+        c->io->dirty[c->io->ndirty++] = port;
+    uint32_t i = port->pending++;
+    port->bufs[i] = b;
+    port->iovs[i] = (struct iovec){b->start, b->len};
+    port->msgs[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &port->iovs[i], .msg_iovlen = 1}};
+}
+
+static void ss_cpu_send(struct ss_ctx *c, struct ss_buf *b)
+{
+    struct ss_io *io = c->io;
+    if (io->cpu_count >= SS_CPU_QUEUE) {
+        ss_drop(c, SS_cpu_queue_full);
+        ss_buf_free(c, b);
+        return;
+    }
+    b->next = NULL;
+    *io->cpu_tail = b;
+    io->cpu_tail = &b->next;
+    io->cpu_count++;
+    eventfd_write(io->cpu_event, 1);
+}
+
+static bool ss_out_reserve(struct ss_ctx *c, uint64_t more)
+{
+    if (c->out_len + more <= c->out_room)
+        return true;
+    uint64_t room = 2 * (c->out_len + more);
+    uint8_t *out = realloc(c->out, room);
+    if (!out)
+        return false;
+    c->out = out;
+    c->out_room = room;
+    return true;
+}
+
+/* Appends port, length and bytes to the captured output. */
+static void ss_capture(struct ss_ctx *c, const struct ss_buf *b, uint32_t port)
+{
+    if (!ss_out_reserve(c, 8 + (uint64_t)b->len)) {
+        ss_drop(c, SS_no_buffer);
+        return;
+    }
+    memcpy(c->out + c->out_len, &port, 4);
+    memcpy(c->out + c->out_len + 4, &b->len, 4);
+    memcpy(c->out + c->out_len + 8, b->start, b->len);
+    c->out_len += 8 + b->len;
+}
+
+/* Where packets leave. Takes the buffer. */
+static void ss_send(struct ss_ctx *c, struct ss_buf *b, uint32_t port)
+{
+    if (c->capture || c->discard) {
+        if (c->capture)
+            ss_capture(c, b, port);
+        c->sent++;
+        ss_buf_free(c, b);
+    } else if ((int64_t)port == c->io->cpu_port) {
+        ss_cpu_send(c, b);
+    } else if (port < SS_MAX_PORTS && c->io->ports[port]) {
+        ss_port_send(c, c->io->ports[port], b);
+    } else {
+        ss_drop(c, SS_no_port);
+        ss_buf_free(c, b);
+    }
+}
+
+static int ss_socket_open(const char *ifname)
+{
+    unsigned index = if_nametoindex(ifname);
+    if (!index)
+        return -ENODEV;
+    int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    int one = 1, rcvbuf = SS_RCVBUF, sndbuf = SS_SNDBUF;
+    struct packet_mreq promiscuous = {.mr_ifindex = (int)index, .mr_type = PACKET_MR_PROMISC};
+    struct sockaddr_ll address = {.sll_family = AF_PACKET,
+                                  .sll_protocol = htons(ETH_P_ALL),
+                                  .sll_ifindex = (int)index};
+    /* Kernels before 4.20 lack the option: outgoing frames are then skipped one by one. */
+    setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one);
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &rcvbuf, sizeof rcvbuf))
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof rcvbuf);
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof sndbuf))
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof sndbuf);
+    if (setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous)
+        || bind(fd, (struct sockaddr *)&address, sizeof address)) {
+        int error = errno;
+        close(fd);
+        return -error;
+    }
+    return fd;
+}
+
+#endif
