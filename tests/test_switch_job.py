@@ -1,0 +1,137 @@
+"""Whole jobs through the embedded switch, in memory, on a network with faults."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from controller.artifacts import Artifact
+from controller.provision import connected, provision_job, provision_network, read_reasons
+from controller.tables import Attachment, Forward, Local, Membership
+from controller.targets import find_target
+from host_stack.job import Job
+from host_stack.placement import Placement
+from softswitch.p4runtime.server import P4RuntimeServer
+from tests.job_in_memory import (
+    GROUP,
+    SERVER,
+    SWITCH,
+    Outcome,
+    addresses,
+    ports,
+    random_pushes,
+    run_job,
+)
+from tests.memory_network import Faults, MemoryNetwork
+from tests.test_job import NUM_KEYS, F, expected
+
+pytestmark = [
+    pytest.mark.compiler,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on PATH"),
+]
+
+WORKERS = 3
+HOT = 1000
+SLOT = 1
+
+
+def attachment(address: str) -> Attachment:
+    """The host of an address; its MAC plays no part in memory."""
+    return Attachment(address, "02:00:00:00:00:01", ports(WORKERS)[address])
+
+
+async def provision(address: str, job: Job) -> None:
+    """Install network and job as the controller does."""
+    artifact = Artifact.load()
+    async with connected(address, find_target("soft"), artifact, fresh=True) as switch:
+        hosts = [attachment(host) for host in ports(WORKERS)]
+        await provision_network(switch, Forward("02:00:00:00:00:fe", hosts), Local(SWITCH))
+        membership = Membership(
+            job=job.job,
+            epoch=job.epoch,
+            fraction_bits=job.fraction_bits,
+            slot=SLOT,
+            row_base=64,
+            rows=64,
+            workers=[attachment(worker) for worker in job.workers],
+            server=attachment(SERVER),
+            group=GROUP,
+            group_id=1,
+        )
+        await provision_job(switch, membership, artifact)
+
+
+async def reasons(address: str) -> dict[str, int]:
+    """The counters by reason."""
+    async with connected(address, find_target("soft"), Artifact.load(), fresh=False) as switch:
+        return await read_reasons(switch, SLOT)
+
+
+@contextmanager
+def embedded_network(
+    faults: Faults | None,
+) -> Iterator[tuple[P4RuntimeServer, Callable[[Job, Placement], MemoryNetwork]]]:
+    """A switch, and what makes a network around it once the job is known."""
+    with P4RuntimeServer("127.0.0.1:0") as server:
+
+        def make(job: Job, _placement: Placement) -> MemoryNetwork:
+            asyncio.run(provision(server.address, job))
+            return MemoryNetwork(
+                ports(WORKERS), GROUP, addresses(WORKERS), server.dataplane, faults
+            )
+
+        yield server, make
+
+
+def run(faults: Faults | None, wild: float = 0.0) -> tuple[Outcome, np.ndarray, dict[str, int]]:
+    """Run a job; return its outcome, the model it should have, and the switch's counters."""
+    pushes = random_pushes(WORKERS, 4, NUM_KEYS, 900, seed=5, wild=wild)
+    with embedded_network(faults) as (server, make):
+        outcome = run_job(pushes, NUM_KEYS, HOT, make, F)
+        counts = asyncio.run(reasons(server.address))
+    return outcome, expected(pushes), counts
+
+
+def test_sums_of_the_switch_are_the_servers() -> None:
+    """Without faults all hot packets are aggregated, and the model is the reference's."""
+    outcome, model, counts = run(None)
+    assert outcome.parameters.tobytes() == model.tobytes()
+    pushed = sum(times.packets for worker in outcome.times for times in worker)
+    assert counts["aggregated"] == pushed
+    assert "fallback_added" not in outcome.counters
+    for replica in outcome.replicas:
+        assert replica.tobytes() == model[:HOT].tobytes()
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(Faults(loss=0.05, seed=11), id="loss"),
+        pytest.param(Faults(duplication=0.2, seed=12), id="duplication"),
+        pytest.param(Faults(reordering=0.1, seed=13), id="reordering"),
+        pytest.param(Faults(loss=0.1, duplication=0.1, reordering=0.1, seed=14), id="all"),
+    ],
+)
+def test_faults_keep_the_bits(faults: Faults) -> None:
+    """Loss, duplication and reordering anywhere change no bit of the model."""
+    outcome, model, counts = run(faults)
+    assert outcome.parameters.tobytes() == model.tobytes()
+    if faults.duplication:
+        assert counts["duplicate"] > 0
+    if faults.loss:
+        assert outcome.retransmissions > 0
+        assert sum(times.fetched_rows for worker in outcome.times for times in worker) > 0
+
+
+def test_escapes_and_sums_meet_in_one_row() -> None:
+    """Packets with escaping gradients go to the server, the others of their rows are drained."""
+    outcome, model, counts = run(Faults(loss=0.02, seed=15), wild=0.01)
+    assert outcome.parameters.tobytes() == model.tobytes()
+    assert counts["escaped"] > 0
+    assert counts["aggregated"] > 0
+    assert outcome.counters["fallback_added"] > 0
