@@ -1,5 +1,5 @@
 /* Sizes of the program. The control plane and the hosts learn them from the artifacts
- * (p4src/build/libra.layout.json) and, at run time, from the answer to a PROBE. */
+ * (p4src/build/libra.build.json) and, at run time, from the answer to a PROBE. */
 #ifndef LIBRA_CONFIG_P4
 #define LIBRA_CONFIG_P4
 

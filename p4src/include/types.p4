@@ -67,7 +67,6 @@ const reason_t REASON_NO_ROUTE = 12;
 const reason_t REASON_BAD_CHECKSUM = 13;
 const reason_t REASON_TTL_EXPIRED = 14;
 
-const bit<16> ETHERNET_BYTES = 14;
 const bit<16> IPV4_BYTES = 20;
 const bit<16> UDP_BYTES = 8;
 const bit<16> LIBRA_BYTES = 16;
