@@ -22,6 +22,7 @@ from host_stack.codec import (
 from host_stack.errors import DrainFailed
 from host_stack.fixedpoint import IntArray, MaskArray
 from host_stack.job import Job
+from host_stack.layout import SERVER_RANK
 from host_stack.rtt import RttEstimator
 from host_stack.transport import Received, Transport, ipv4
 from host_stack.wire import DrainFormat, Op
@@ -90,7 +91,7 @@ class Drain:
                 raise DrainFailed(
                     f"switch {self._job.switch} did not answer {int((~state.answered).sum())} of "
                     f"{len(rows)} rows within {deadline_s:g} s; check that it runs and knows "
-                    f"job {self._job.job} (`libra probe`)"
+                    f"job {self._job.job}"
                 )
         self.stats.rows += len(rows)
         return cells
@@ -108,9 +109,7 @@ class Drain:
             return
         firsts, counts = _runs(np.sort(wanted), state.rows, state.digits)
         requests = np.zeros(len(firsts), DRAIN)
-        fill_header(
-            requests["header"], Op.DRAIN, job=self._job.job, worker=self._job.server_rank, tag=tag
-        )
+        fill_header(requests["header"], Op.DRAIN, job=self._job.job, worker=SERVER_RANK, tag=tag)
         requests["row"] = state.rows[firsts]
         requests["rows"] = counts
         requests["format"] = np.where(state.digits[firsts], DrainFormat.DIGITS, DrainFormat.FLOAT32)

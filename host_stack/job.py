@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
-from host_stack.layout import MAX_EPOCH, MAX_WORKERS, SERVER_RANK, Layout
+from host_stack.layout import MAX_EPOCH, MAX_WORKERS, Layout
 from host_stack.transport import ipv4
 
 DEFAULT_TIMEOUTS_S: Final = {"push": 10.0, "drain": 5.0, "commit": 60.0}
@@ -90,11 +90,6 @@ class Job:
         for name, seconds in self.timeouts_s.items():
             if not 0 < seconds < math.inf:
                 raise BadInput(f"time-out {name} of {seconds} s: it must be above 0 and finite")
-
-    @property
-    def server_rank(self) -> int:
-        """The `worker` field of packets that the server sends."""
-        return SERVER_RANK
 
     def save(self, path: Path) -> None:
         """Write the job as JSON."""

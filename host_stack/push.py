@@ -190,5 +190,5 @@ class HotPush:
         return (
             f"{len(missing)} of {count} packets of the push are not acknowledged after "
             f"{deadline_s:g} s without progress (first: packet {int(missing[0])}); check that "
-            "the switch and the server run (`libra probe`)"
+            "the switch and the server run"
         )

@@ -25,7 +25,7 @@ from host_stack.kv.app import SimpleApp, SimpleRequest
 from host_stack.kv.message import KVPairs
 from host_stack.kv.node import Node
 from host_stack.kv.server import KVMeta, KVServer
-from host_stack.layout import make_tag
+from host_stack.layout import SERVER_RANK, make_tag
 from host_stack.placement import Placement
 from host_stack.transport import Received, Transport, ipv4, send_all
 from host_stack.wire import Op
@@ -274,9 +274,7 @@ class Server:
         mask[at, lanes] = True
         values[at, lanes] = self.parameters[self._hot_keys[index]]
         batch, lengths = self._codec.encode_updates(rows, mask, values)
-        fill_header(
-            batch["header"], Op.UPDATE, job=self._job.job, worker=self._job.server_rank, tag=tag
-        )
+        fill_header(batch["header"], Op.UPDATE, job=self._job.job, worker=SERVER_RANK, tag=tag)
         data = batch.view(np.uint8).reshape(len(batch), self._codec.update.itemsize)
         send_all(self._transport, data, lengths, self._group, self._job.timeouts_s["push"])
         return rows

@@ -54,6 +54,7 @@ class ModeResult:
     server_done: dict[str, Any] = field(default_factory=dict)
     traffic: links.Snapshot = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
+    switch_answers: list[bool] = field(default_factory=list)
 
 
 class ModeRun:
@@ -183,7 +184,8 @@ class ModeRun:
             for host in workers
         ]
         for process in (server, *started):
-            process.wait_event("ready", READY_S)
+            ready = process.wait_event("ready", READY_S)
+            self.result.switch_answers.append(bool(ready.fields["switch"]))
         before = network.snapshot()
         while len(self.result.commits) < self._options.rounds or not self.result.server_done:
             network.processes.check()

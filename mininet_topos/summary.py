@@ -106,6 +106,7 @@ def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str
             for name, link in links.items()
         },
         "quality": quality(result, workload),
+        "switch_answers": all(result.switch_answers),
         "counters": result.reasons,
         "server_counters": result.server_done["counters"],
         "retransmissions": sum(worker["retransmissions"] for worker in result.workers_done),

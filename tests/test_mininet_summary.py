@@ -149,9 +149,7 @@ def test_a_whole_run(tmp_path: Path, workload: Workload) -> None:
 
 
 @pytest.mark.parametrize("modes", [["libra"], ["server-only"], ["fallback", "server-only"]])
-def test_runs_without_a_comparison(
-    modes: list[str], tmp_path: Path, workload: Workload
-) -> None:
+def test_runs_without_a_comparison(modes: list[str], tmp_path: Path, workload: Workload) -> None:
     """Without libra or its baseline there is no speed-up, and no invented one."""
     run = summary_of(modes, tmp_path, workload)
     assert run["speedup"] is None

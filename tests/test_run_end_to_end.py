@@ -53,6 +53,7 @@ def test_three_modes_train_the_same_model(tmp_path: Path) -> None:
     assert list(modes) == ["libra", "server-only", "fallback"]
     assert len({mode["model_sha256"] for mode in modes.values()}) == 1
     assert summary["speedup"] > 0
+    assert [mode["switch_answers"] for mode in modes.values()] == [True, False, False]
     libra_counts = modes["libra"]["counters"]
     assert libra_counts["aggregated"] > 0
     assert libra_counts["drained"] > 0

@@ -38,7 +38,7 @@ class Noise:
     """Fills messages with random fields, biased towards values that mean something."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311
+        self._random = random.Random(seed)
 
     def fill(self, message: Message, depth: int = 0) -> None:
         """Set a random choice of the fields of a message."""

@@ -14,7 +14,9 @@ from host_stack.checkpoint import save_checkpoint
 from host_stack.connect import open_transport, server_node
 from host_stack.fixedpoint import FloatArray
 from host_stack.job import Job
+from host_stack.layout import SERVER_RANK
 from host_stack.placement import Placement
+from host_stack.probe import probe
 from host_stack.server import Commit, Server
 from workloads.optimizers import Optimizer, make_optimizer
 from workloads.training import Training, emit, run_role
@@ -77,12 +79,13 @@ def serve(folder: Path) -> None:
     optimizer = make_optimizer(
         training.optimizer, job.num_keys, learning_rate=training.learning_rate
     )
+    placement = Placement.load(folder / "placement.npz")
     recorder = Recorder(folder, training, optimizer)
     transport = open_transport(job, job.server)
     node = server_node(job, job.server)
     server = Server(
         job,
-        Placement.load(folder / "placement.npz"),
+        placement,
         parameters,
         optimizer,
         transport,
@@ -90,9 +93,9 @@ def serve(folder: Path) -> None:
         recorder.on_commit,
     )
     node.start()
+    emit("ready", switch=len(placement) > 0 and probe(job, SERVER_RANK, transport))
     recorder.start()
     recorder.snapshot(0, parameters)
-    emit("ready")
     server.run(training.rounds)
     recorder.save()
     emit("done", model_sha256=model_sha256(parameters), counters=server.statistics())

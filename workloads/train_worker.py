@@ -12,6 +12,7 @@ import numpy as np
 from host_stack.connect import open_transport, worker_node
 from host_stack.job import Job
 from host_stack.placement import Placement
+from host_stack.probe import probe
 from host_stack.worker import Worker
 from workloads.training import Training, emit, run_role
 
@@ -28,7 +29,7 @@ def train(folder: Path, rank: int) -> None:
     keys = workload.keys(rank, 0)
     node.start()
     worker.start(keys)
-    emit("ready")
+    emit("ready", switch=len(placement) > 0 and probe(job, rank, transport))
     for round_ in range(training.rounds):
         started = time.monotonic()
         values = worker.parameters[keys.astype(np.int64)]
