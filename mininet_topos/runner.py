@@ -35,6 +35,7 @@ def run(options: RunOptions, say: Callable[[str], None]) -> tuple[dict[str, Any]
     """
     enter_isolated()
     artifact = Artifact.load()
+    artifact.require_current()
     workload = Workload.open(
         options.dataset,
         str(options.model),
@@ -43,10 +44,10 @@ def run(options: RunOptions, say: Callable[[str], None]) -> tuple[dict[str, Any]
         batch_size=options.batch,
     )
     plan = make_plan(options, workload, artifact)
-    if options.target == "soft":
-        precompile(artifact, say)
     started = datetime.now(UTC).astimezone()
     folder = results_folder(options.out, started)
+    if options.target == "soft":
+        precompile(artifact, say)
     say(
         f"{options.dataset} · {options.model} · {workload.model.num_keys:,} keys, of them "
         f"{len(plan.placement):,} hot ({plan.heat.coverage(len(plan.placement)):.0%} of sampled "

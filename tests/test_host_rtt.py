@@ -61,7 +61,7 @@ def test_a_sample_ends_the_back_off() -> None:
     for _ in range(5):
         rtt.back_off()
     rtt.sample(np.array([0.01]))
-    assert rtt.rto_s == pytest.approx(0.03)
+    assert rtt.rto_s == pytest.approx(rtt.min_rto_s)
 
 
 @settings(max_examples=100, derandomize=True, deadline=None)
