@@ -187,6 +187,8 @@ class ModeRun:
             ready = process.wait_event("ready", READY_S)
             self.result.switch_answers.append(bool(ready.fields["switch"]))
         before = network.snapshot()
+        for process in started:
+            process.go()
         while len(self.result.commits) < self._options.rounds or not self.result.server_done:
             network.processes.check()
             on_progress(len(self.result.commits))

@@ -1,4 +1,4 @@
-"""An emulation runs whole inside network, mount and process namespaces of its own (DESIGN 7).
+"""An emulation runs whole inside namespaces of its own (the design, section 7).
 
 Nothing of the machine's interfaces is visible inside, two emulations do not collide, and when
 an emulation's first process ends, however it ends, the kernel kills every process in it and

@@ -100,7 +100,7 @@ class SupervisedProcess:
             # A session of its own: Ctrl-C reaches the supervisor alone, which stops in order.
             self._popen = subprocess.Popen(
                 argv,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 env=None if env is None else os.environ | env,
@@ -176,6 +176,13 @@ class SupervisedProcess:
             self._changed.wait_for(lambda: not self.running, grace_s)
         self.kill()
 
+    def go(self) -> None:
+        """Let a process go on that waits for a line on its standard input."""
+        assert self._popen.stdin is not None  # noqa: S101
+        with suppress(BrokenPipeError, ValueError):
+            self._popen.stdin.write(b"go\n")
+            self._popen.stdin.flush()
+
     def terminate(self) -> None:
         """Ask the process to end, without waiting."""
         self._stopping = True
@@ -223,6 +230,7 @@ class SupervisedProcess:
     def _follow(self) -> None:
         """Read events until the process has ended; children that outlive it are not waited for."""
         assert self._popen.stdout is not None  # noqa: S101
+        assert self._popen.stdin is not None  # noqa: S101
         with self._popen.stdout as stdout, selectors.DefaultSelector() as selector:
             os.set_blocking(stdout.fileno(), False)
             pidfd = os.pidfd_open(self._popen.pid)
@@ -240,6 +248,8 @@ class SupervisedProcess:
             os.close(pidfd)
         self._take_line(carry)
         code = self._popen.wait()
+        with suppress(BrokenPipeError):
+            self._popen.stdin.close()
         self._log.close()
         with self._changed:
             self.returncode = code

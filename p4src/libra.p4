@@ -63,7 +63,8 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
     }
 
     apply {
-        if (!hdr.ipv4.isValid()) {
+        /* IPv4 with options is not routed either: its checksum would have to cover them. */
+        if (!hdr.ipv4.isValid() || hdr.ipv4.ihl != 5) {
             md.reason = REASON_NO_ROUTE;
             mark_to_drop(standard_metadata);
         } else if (standard_metadata.checksum_error == 1) {
@@ -116,7 +117,7 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                     if (md.role != ROLE_NONE) {
                         md.reason = REASON_PROBED;
                     } else if (md.local == 1) {
-                        md.reason = REASON_FOREIGN;
+                        md.reason = (md.job_slot == 0) ? REASON_NO_JOB : REASON_FOREIGN;
                     }
                 } else if (hdr.libra.op == OP_GRAD || md.local == 1) {
                     md.reason = REASON_MALFORMED;

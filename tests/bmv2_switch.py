@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import grpc
@@ -67,11 +68,20 @@ class Bmv2Ports:
         self._channel.close()
 
 
-def free_port() -> int:
-    """A TCP port of the loopback that is free now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+PORTS = range(20000, 30000)
+"""Below the ports that the kernel gives to connections, which could take one in between."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Different TCP ports of the loopback that are free now."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            break
+    return found
 
 
 @contextmanager
@@ -82,7 +92,7 @@ def bmv2(log: Path) -> Iterator[tuple[Bmv2Ports, str]]:
     """
     program = shutil.which("simple_switch_grpc")
     assert program is not None
-    thrift, address, packets = (free_port() for _ in range(3))
+    thrift, address, packets = free_ports(3)
     with log.open("wb") as file:
         process = subprocess.Popen(
             [

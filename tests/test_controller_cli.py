@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller import cli
-from controller.artifacts import Artifact
+from controller.artifacts import Artifact, sources_sha256
 from host_stack.errors import LayoutMismatch
 from mininet_topos import runner
 from tests.host_support import LAYOUT
@@ -29,7 +29,7 @@ def libra(
     def reached(*_arguments: object) -> None:
         pytest.fail("a mode was started")
 
-    artifact = Artifact("libra", b"{}", "", LAYOUT, "p4c", "00")
+    artifact = Artifact("libra", b"{}", "", LAYOUT, "p4c", sources_sha256())
     monkeypatch.setattr(runner, "enter_isolated", lambda: None)
     monkeypatch.setattr(runner.Artifact, "load", lambda: artifact)
     monkeypatch.setattr(runner, "run_modes", reached)

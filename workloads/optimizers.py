@@ -1,7 +1,7 @@
 """The server's optimisers: what a round's aggregated gradient does to the parameters.
 
 All arithmetic is float32 and elementwise, so the result is a function of the gradients alone, bit
-for bit (DESIGN.md, section 2).
+for bit (the design, section 2).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from host_stack.job import Job
 from host_stack.placement import Placement
 from host_stack.probe import probe
 from host_stack.worker import Worker
-from workloads.training import Training, emit, run_role
+from workloads.training import Training, await_start, emit, run_role
 
 
 def train(folder: Path, rank: int) -> None:
@@ -30,6 +30,7 @@ def train(folder: Path, rank: int) -> None:
     node.start()
     worker.start(keys)
     emit("ready", switch=len(placement) > 0 and probe(job, rank, transport))
+    await_start()
     for round_ in range(training.rounds):
         started = time.monotonic()
         values = worker.parameters[keys.astype(np.int64)]

@@ -59,6 +59,12 @@ def emit(event: str, **fields: Any) -> None:
     sys.stdout.flush()
 
 
+def await_start() -> None:
+    """Wait until the runner says, by a line on standard input, that it measures from here."""
+    if not sys.stdin.readline():
+        raise LibraError("the runner ended before the training began")
+
+
 def run_role(main: Any) -> int:
     """Run a role's main function; an expected error becomes one line and its exit code."""
     try:
