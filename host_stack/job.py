@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
-from host_stack.layout import MAX_EPOCH, MAX_WORKERS, Layout
+from host_stack.layout import MAX_EPOCH, MAX_KEYS, MAX_WORKERS, Layout
 from host_stack.transport import ipv4
 
 DEFAULT_TIMEOUTS_S: Final = {"push": 10.0, "drain": 5.0, "commit": 60.0}
@@ -63,8 +63,8 @@ class Job:
             raise BadInput(f"epoch {self.epoch}: allowed are 1 to {MAX_EPOCH}")
         if not 0 < len(self.workers) <= MAX_WORKERS:
             raise BadInput(f"{len(self.workers)} workers: allowed are 1 to {MAX_WORKERS}")
-        if self.num_keys <= 0:
-            raise BadInput(f"{self.num_keys} keys: at least one is needed")
+        if not 0 < self.num_keys <= MAX_KEYS:
+            raise BadInput(f"{self.num_keys} keys: allowed are 1 to {MAX_KEYS}")
         check_fraction_bits(self.fraction_bits)
         self._check_addresses()
         self._check_timeouts()

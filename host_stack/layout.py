@@ -14,6 +14,9 @@ SERVER_RANK = 0xFFFF
 """The `worker` field of packets that the server sends."""
 
 MAX_WORKERS = 128
+MAX_KEYS = 1 << 28
+"""The most parameters of a model: the server keeps them, and its optimiser's state, as arrays."""
+
 ROUND_BITS = 20
 EPOCH_BITS = 12
 MAX_ROUND = (1 << ROUND_BITS) - 1

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from host_stack.layout import MAX_KEYS
 from workloads import options as opt
 from workloads.datasets import Task
 from workloads.errors import WorkloadError
@@ -16,9 +17,6 @@ from workloads.fm import FactorisationMachine
 from workloads.logistic import LogisticRegression
 from workloads.losses import LogisticLoss, Loss, SquaredLoss
 from workloads.segments import FloatArray
-
-MAX_KEYS = 1 << 28
-"""The most parameters of a model: the server keeps them, and its optimiser's state, as arrays."""
 
 FM_DEFAULTS: Mapping[str, float] = {"rank": 8, "l2": 0.0, "init_scale": 0.01}
 LR_DEFAULTS: Mapping[str, float] = {"l2": 0.0}
