@@ -57,3 +57,4 @@ class Reason(IntEnum):
     NO_ROUTE = 12
     BAD_CHECKSUM = 13
     TTL_EXPIRED = 14
+    UNKNOWN_ROW = 15

@@ -27,6 +27,7 @@
 #define ALIGN(i) \
     magnitude##i = 0; \
     if (hdr.grad.used[i:i] == 1) { \
+        md.rows = md.rows | hdr.grad.row##i; \
         align##i.apply(md.job_slot, hdr.grad.exponent##i, hdr.grad.fraction##i, magnitude##i, \
                        md.escape); \
     }
@@ -74,7 +75,9 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
             locals.apply();
             if (hdr.libra.isValid()) {
                 membership.apply(hdr, md, standard_metadata);
-                if (hdr.grad.isValid()) {
+                if (hdr.ipv4.total_len != IPV4_BYTES + hdr.udp.length) {
+                    md.reason = REASON_MALFORMED;
+                } else if (hdr.grad.isValid()) {
                     if (md.job_slot == 0) {
                         md.reason = REASON_NO_JOB;
                     } else if (hdr.libra.tag[31:20] != md.epoch) {
@@ -83,7 +86,9 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                         md.reason = REASON_FOREIGN;
                     } else {
                         EACH_LANE(ALIGN)
-                        if (md.escape == 1) {
+                        if ((md.rows & ~(bit<16>)md.row_mask) != 0) {
+                            md.reason = REASON_UNKNOWN_ROW;
+                        } else if (md.escape == 1) {
                             md.reason = REASON_ESCAPED;
                         } else {
                             newest.apply(hdr, md);
@@ -99,6 +104,8 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                 } else if (hdr.drain.isValid() && md.local == 1) {
                     if (md.role != ROLE_SERVER || hdr.libra.tag[31:20] != md.epoch) {
                         md.reason = REASON_DRAIN_REFUSED;
+                    } else if ((hdr.drain.row & ~(bit<16>)md.row_mask) != 0) {
+                        md.reason = REASON_UNKNOWN_ROW;
                     } else if (hdr.drain.rows == 0 || hdr.drain.hops != 0
                                || hdr.drain.format > FORMAT_FLOAT32) {
                         md.reason = REASON_MALFORMED;

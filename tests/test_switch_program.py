@@ -16,6 +16,7 @@ from host_stack.fixedpoint import join_digits, split_digits, to_fixed, to_float3
 from host_stack.layout import SERVER_RANK
 from host_stack.wire import DrainFormat, Flag, Op
 from tests.bmv2_switch import bmv2
+from tests.memory_network import checksum, frame
 from tests.switch_under_test import (
     GROUP,
     SERVER,
@@ -273,6 +274,69 @@ def test_truncated_and_odd_packets(switch: SwitchUnderTest) -> None:
     assert switch.ports.inject(2, b"") == []
     assert switch.ports.inject(2, b"\xff" * 60) == []
     assert switch.drained(switch.drain(0)[0])["used"][0] == 0
+
+
+def udp_checksum(raw: bytes) -> int:
+    """The checksum that the UDP datagram in a frame should carry."""
+    datagram_ = raw[34:40] + b"\0\0" + raw[42:]
+    pseudo = raw[26:34] + bytes([0, 17]) + raw[38:40]
+    padded = pseudo + datagram_ + b"\0" * (len(datagram_) % 2)
+    return checksum(padded) or 0xFFFF
+
+
+def with_checksum(raw: bytes, value: int) -> bytes:
+    """A frame with this UDP checksum."""
+    return raw[:40] + value.to_bytes(2, "big") + raw[42:]
+
+
+def test_udp_checksums_are_checked(switch: SwitchUnderTest) -> None:
+    """A GRAD with a right checksum, or with none, counts; one with a wrong checksum is dropped."""
+    lanes = switch.artifact.layout.lanes
+    for seed in range(20):
+        values = np.random.default_rng(seed).standard_normal(lanes).astype(np.float32)
+        record = switch.grad(0, np.zeros(lanes, np.int64), values)
+        raw = frame("10.0.0.2", SERVER, record.tobytes())
+        right = udp_checksum(raw)
+        flipped = bytearray(with_checksum(raw, right))
+        flipped[100] ^= 0x10
+        assert switch.ports.inject(2, bytes(flipped)) == []
+        assert len(switch.ports.inject(2, with_checksum(raw, right))) == 1
+    reasons = switch.reasons()
+    assert (reasons["bad_checksum"], reasons["aggregated"]) == (20, 20)
+
+
+def test_lengths_and_fragments(switch: SwitchUnderTest) -> None:
+    """A GRAD whose IPv4 header says another length, or that more follows, is not added."""
+    lanes = switch.artifact.layout.lanes
+    record = switch.grad(0, np.zeros(lanes, np.int64), np.ones(lanes, np.float32))
+    raw = frame("10.0.0.2", SERVER, record.tobytes())
+
+    def changed(at: int, value: bytes) -> bytes:
+        header = bytearray(raw[14:34])
+        header[at : at + len(value)] = value
+        header[10:12] = b"\0\0"
+        header[10:12] = checksum(bytes(header)).to_bytes(2, "big")
+        return raw[:14] + bytes(header) + raw[34:]
+
+    switch.ports.inject(2, changed(2, (100).to_bytes(2, "big")))
+    switch.ports.inject(2, changed(2, (1400).to_bytes(2, "big")))
+    switch.ports.inject(2, changed(6, b"\x20\x00"))
+    assert switch.drained(switch.drain(0)[0])["used"][0] == 0
+    reasons = switch.reasons()
+    assert (reasons["malformed"], reasons["aggregated"]) == (2, 0)
+
+
+def test_rows_of_nobody(switch: SwitchUnderTest) -> None:
+    """A row outside of the job's block goes to the server, and is not folded into another."""
+    lanes = switch.artifact.layout.lanes
+    for row in (64, 8192, 65535):
+        rows = np.zeros(lanes, np.int64)
+        rows[lanes // 2] = row
+        record = switch.grad(0, rows, np.ones(lanes, np.float32))
+        assert went_to_server(switch.push(0, record), record.tobytes())
+        assert switch.drain(row) == []
+    assert switch.drained(switch.drain(0)[0])["used"][0] == 0
+    assert switch.reasons()["unknown_row"] == 6
 
 
 def test_only_the_server_drains(switch: SwitchUnderTest) -> None:

@@ -12,8 +12,10 @@ parser LibraParser(packet_in packet, out headers_t hdr, inout metadata_t md,
     }
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
-        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.frag_offset, hdr.ipv4.protocol) {
-            (4, 5, 0, PROTOCOL_UDP): parse_udp;
+        /* No fragments: the lowest flag says that more follow. */
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.flags, hdr.ipv4.frag_offset,
+                          hdr.ipv4.protocol) {
+            (4, 5, 0 &&& 1, 0, PROTOCOL_UDP): parse_udp;
             default: accept;
         }
     }

@@ -66,6 +66,7 @@ const reason_t REASON_PROBED = 11;
 const reason_t REASON_NO_ROUTE = 12;
 const reason_t REASON_BAD_CHECKSUM = 13;
 const reason_t REASON_TTL_EXPIRED = 14;
+const reason_t REASON_UNKNOWN_ROW = 15;
 
 const bit<16> IPV4_BYTES = 20;
 const bit<16> UDP_BYTES = 8;
