@@ -115,3 +115,9 @@ def test_bad_names_and_options_say_what_is_known(spec, message):
     """Every refusal names what was given and what is allowed."""
     with pytest.raises(WorkloadError, match=message):
         open_dataset(spec, seed=1)
+
+
+def test_synthetic_data_are_bounded() -> None:
+    """More draws than fit in memory are refused before any is made."""
+    with pytest.raises(WorkloadError, match="draws together"):
+        open_dataset("synthetic:examples=100000000,features=100,nnz=10000", 1)

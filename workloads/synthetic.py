@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from workloads import options as opt
+from workloads.errors import WorkloadError
 from workloads.examples import Examples
 
 DEFAULTS: Mapping[str, float] = {
@@ -15,6 +16,9 @@ DEFAULTS: Mapping[str, float] = {
     "nnz": 20,
     "exponent": 1.1,
 }
+MAX_DRAWS = 1 << 26
+"""Draws of a data set: about 40 bytes of memory each while it is made."""
+
 _SIGNAL = 1.0  # standard deviation of a true weight; strong enough to be learnt in a few epochs
 
 
@@ -28,8 +32,13 @@ def generate(seed: int, options: Mapping[str, float]) -> tuple[Examples, int]:
     opt.check_names("data set synthetic", options, DEFAULTS)
     chosen = {**DEFAULTS, **options}
     num_examples = opt.integer("synthetic: examples", chosen["examples"], 2, 10**8)
-    num_features = opt.integer("synthetic: features", chosen["features"], 1, 10**8)
+    num_features = opt.integer("synthetic: features", chosen["features"], 1, 10**7)
     nnz = opt.integer("synthetic: nnz", chosen["nnz"], 1, 10_000)
+    if num_examples * nnz > MAX_DRAWS:
+        raise WorkloadError(
+            f"synthetic: {num_examples} examples of {nnz} draws are {num_examples * nnz}; allowed "
+            f"are {MAX_DRAWS} draws together, for all are held in memory"
+        )
     exponent = opt.number("synthetic: exponent", chosen["exponent"], 0.0, 10.0)
 
     random = np.random.default_rng([seed, 0x5EED_DA7A])
