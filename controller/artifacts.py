@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from host_stack.errors import BadInput, LibraError
+from host_stack.jsonfile import read_json_object
 from host_stack.layout import Layout
 
 SOURCE_DIR = Path(__file__).resolve().parent.parent / "p4src"
@@ -42,8 +41,10 @@ class Artifact:
     @classmethod
     def load(cls, name: str = "libra", folder: Path = BUILD_DIR) -> Artifact:
         """Read a program from `folder`; `BadInput` if it is not there or not whole."""
+        build = read_json_object(
+            folder / f"{name}.build.json", "record of a compiled program (`make p4` makes one)"
+        )
         try:
-            build: dict[str, Any] = json.loads((folder / f"{name}.build.json").read_text())
             device_config = (folder / f"{name}.json").read_bytes()
             p4info = (folder / f"{name}.p4info.txtpb").read_text()
             for ending, content in ((".json", device_config), (".p4info.txtpb", p4info.encode())):

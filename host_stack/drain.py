@@ -41,6 +41,8 @@ class DrainStats:
     rows: int = 0
     requests: int = 0
     asked_again: int = 0
+    unknown_cells: int = 0
+    """Answers that were left aside, since a cell of theirs holds no key."""
 
 
 class Drain:
@@ -49,10 +51,12 @@ class Drain:
     Reading changes nothing in the switch, so a lost request or answer is asked for again.
     """
 
-    def __init__(self, job: Job, transport: Transport, codec: Codec) -> None:
+    def __init__(self, job: Job, transport: Transport, codec: Codec, placed: MaskArray) -> None:
+        """Drain the rows of a placement, of which bool[rows, lanes] `placed` tells the cells."""
         self._job = job
         self._transport = transport
         self._codec = codec
+        self._placed = placed
         self._switch = ipv4(job.switch)
         self._rtt = RttEstimator()
         self.stats = DrainStats()
@@ -138,6 +142,7 @@ class Drain:
         as_digits = records["format"] == DrainFormat.DIGITS
         good &= (state.rows[index] == records["row"]) & state.open()[index]
         good &= as_digits == state.digits[index]
+        good &= self._known_cells(records, good)
         at = np.flatnonzero(good)
         # Of two answers for a row in one batch, the first counts.
         _, first = np.unique(index[at], return_index=True)
@@ -151,6 +156,17 @@ class Drain:
             if len(chosen):
                 parts.append(self._codec.decode_drained(records[chosen], form))
         return parts
+
+    def _known_cells(self, records: Records, answers: MaskArray) -> MaskArray:
+        """bool[n]: every touched cell holds a key; counts those of `answers` of which one does not.
+
+        Rows of `answers` are rows of the placement.
+        """
+        rows = np.where(answers, records["row"], 0).astype(np.intp)
+        unknown = self._codec.lanes_of(records["used"]) & ~self._placed[rows]
+        known: MaskArray = np.logical_not(np.any(unknown, axis=1))
+        self.stats.unknown_cells += int((answers & ~known).sum())
+        return known
 
     def _is_answer(self, received: Received, records: Records, tag: int) -> MaskArray:
         header = records["header"]

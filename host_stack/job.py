@@ -7,10 +7,11 @@ import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
+from host_stack.jsonfile import read_json_object
 from host_stack.layout import MAX_EPOCH, MAX_KEYS, MAX_WORKERS, Layout
 from host_stack.transport import ipv4
 
@@ -82,6 +83,8 @@ class Job:
             raise BadInput(f"port {self.scheduler[1]} of the scheduler: allowed are 1 to 65535")
 
     def _check_timeouts(self) -> None:
+        if not isinstance(self.timeouts_s, dict):
+            raise BadInput(f"time-outs {self.timeouts_s!r}: a name and seconds each are needed")
         if set(self.timeouts_s) != set(DEFAULT_TIMEOUTS_S):
             raise BadInput(
                 f"time-outs {', '.join(self.timeouts_s)}: needed are "
@@ -98,8 +101,8 @@ class Job:
     @classmethod
     def load(cls, path: Path) -> Job:
         """Read a job file; `BadInput` names what is wrong with it."""
+        fields = read_json_object(path, "job file")
         try:
-            fields: dict[str, Any] = json.loads(path.read_text())
             host, port = fields["scheduler"]
             return cls(
                 **{
@@ -109,5 +112,5 @@ class Job:
                     "scheduler": (str(host), int(port)),
                 }
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise BadInput(f"{path} is not a job file: {error}") from error

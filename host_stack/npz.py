@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from host_stack.errors import BadInput
 
-_UNREADABLE = (
+UNREADABLE = (
     OSError,
     ValueError,
     KeyError,
@@ -26,6 +27,11 @@ _UNREADABLE = (
     OverflowError,
     # Encrypted members and unknown compressions.
     RuntimeError,
+    NotImplementedError,
+    # Damaged headers of arrays, which numpy reads as Python literals.
+    SyntaxError,
+    RecursionError,
+    tokenize.TokenError,
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
@@ -42,7 +48,7 @@ def reading_npz(path: Path, what: str) -> Iterator[NpzFile]:
             raise BadInput(f"{path} is not a {what}: it is no .npz archive")
         with file:
             yield file
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         reason = str(error).split("\n", maxsplit=1)[0] or type(error).__name__
         raise BadInput(f"{path} is not a {what}: {reason}") from error
 

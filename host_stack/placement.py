@@ -97,6 +97,12 @@ class Placement:
         table[self.lanes, self.rows] = np.arange(len(self))
         return table
 
+    @property
+    def placed(self) -> MaskArray:
+        """bool[rows in use, lanes]: which cells hold a key."""
+        found: MaskArray = (self.cell_index >= 0).T
+        return found
+
     def index_of(self, lanes: IntArray, rows: IntArray) -> NDArray[np.int64]:
         """The index in `keys` of the key of each cell (int64[n]); -1 where there is none."""
         table = self.cell_index

@@ -191,6 +191,8 @@ class ModeRun:
             process.go()
         while len(self.result.commits) < self._options.rounds or not self.result.server_done:
             network.processes.check()
+            for process in (network.switch.process, scheduler):
+                process.require_running()
             on_progress(len(self.result.commits))
             time.sleep(POLL_S)
         for process in started:

@@ -169,6 +169,11 @@ class SupervisedProcess:
         if self.returncode not in {None, 0} and not self._stopping:
             raise self._died()
 
+    def require_running(self) -> None:
+        """Raise ProcessDied when the process has ended, whatever its exit code."""
+        if not self.running:
+            raise self._died()
+
     def stop(self, grace_s: float = 5.0) -> None:
         """End the process and its children: SIGTERM, after the grace SIGKILL. May be repeated."""
         self.terminate()

@@ -24,6 +24,7 @@ from tests.host_support import LAYOUT, Datagram, ScriptedTransport, VirtualTime
 SWITCH, SERVER = "10.0.0.254", "10.0.0.1"
 TAG = 3 << 20 | 17
 HEADER = struct.Struct(">BBHHHII")
+PLACED = np.ones((LAYOUT.rows, LAYOUT.lanes), np.bool_)
 JOB = Job(
     job=7, epoch=3, fraction_bits=40, num_keys=100, layout=LAYOUT, workers=("10.0.0.2",),
     server=SERVER, switch=SWITCH, group="239.19.52.2", scheduler=(SERVER, 9700),
@@ -95,7 +96,7 @@ def honest(row: int, form: DrainFormat, _attempt: int) -> list[Datagram]:
 
 def fast_drain(transport: ScriptedTransport) -> Drain:
     """A drain with time-outs short enough for tests."""
-    drain = Drain(JOB, transport, Codec(LAYOUT))
+    drain = Drain(JOB, transport, Codec(LAYOUT), PLACED)
     drain._rtt = RttEstimator(min_rto_s=0.002, max_rto_s=0.01, rto_s=0.005)
     return drain
 
@@ -207,7 +208,7 @@ def test_the_link_is_not_flooded() -> None:
 
     transport._answer = script
     transport.receive = deliver  # type: ignore[method-assign]
-    drain = Drain(JOB, transport, Codec(LAYOUT))
+    drain = Drain(JOB, transport, Codec(LAYOUT), PLACED)
     parts, _ = run(drain, list(range(total)))
     assert len(cells_of(parts)) == len(expected(list(range(total)), [False] * total))
     assert drain.stats.asked_again == 0
@@ -252,7 +253,7 @@ def test_what_is_no_answer_goes_to_the_caller(kind: str) -> None:
     transport = answering(
         lambda row, form, attempt: [WRONG[kind](row, form), *honest(row, form, attempt)]
     )
-    drain = Drain(JOB, transport, Codec(LAYOUT))
+    drain = Drain(JOB, transport, Codec(LAYOUT), PLACED)
     parts, others = run(drain, [2, 3])
     assert cells_of(parts) == expected([2, 3], [False, False])
     assert others.payloads == [WRONG[kind](row, DrainFormat.FLOAT32)[1] for row in (2, 3)]
@@ -267,8 +268,25 @@ def test_rows_that_were_not_asked_for(row: int) -> None:
             *honest(asked, form, attempt),
         ]
     )
-    parts, _ = run(Drain(JOB, transport, Codec(LAYOUT)), [2, 4, 6])
+    parts, _ = run(Drain(JOB, transport, Codec(LAYOUT), PLACED), [2, 4, 6])
     assert cells_of(parts) == expected([2, 4, 6], [False] * 3)
+
+
+def test_a_cell_without_a_key_is_not_taken() -> None:
+    """An answer that touches a cell of nobody is left aside and counted; the row comes again."""
+    placed = PLACED.copy()
+    placed[2, 31] = False
+    transport = answering(
+        lambda row, form, attempt: (
+            ([(SWITCH, drained(row, form, {31: 5}))] if (row, attempt) == (2, 1) else [])
+            or honest(row, form, attempt)
+        )
+    )
+    drain = fast_drain(transport)
+    drain._placed = placed
+    parts, _ = run(drain, [2, 3])
+    assert cells_of(parts) == expected([2, 3], [False, False])
+    assert drain.stats.unknown_cells == 1
 
 
 def test_the_wrong_format_is_not_taken() -> None:

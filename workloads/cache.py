@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from host_stack.npz import UNREADABLE
 
 SCHEMA = 1
 """Raised whenever the meaning of a stored array changes."""
@@ -35,7 +36,7 @@ def load(name: str) -> dict[str, NDArray[Any]] | None:
     try:
         with np.load(cache_dir() / f"{name}.npz", allow_pickle=False) as stored:
             arrays = {field: stored[field] for field in stored.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    except UNREADABLE:
         return None
     schema = arrays.pop(_SCHEMA_FIELD, None)
     return arrays if schema is not None and np.array_equal(schema, SCHEMA) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import sys
 import time
@@ -105,7 +106,9 @@ def serve(folder: Path) -> None:
 
 def main() -> None:
     """Read the command line."""
-    serve(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(prog="train_server", description="The server of a job.")
+    parser.add_argument("folder", type=Path, help="job.json, training.json and placement.npz")
+    serve(parser.parse_args().folder)
 
 
 if __name__ == "__main__":

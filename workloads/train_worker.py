@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from dataclasses import asdict
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from host_stack.connect import open_transport, worker_node
+from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.placement import Placement
 from host_stack.probe import probe
@@ -20,6 +22,8 @@ from workloads.training import Training, await_start, emit, run_role
 def train(folder: Path, rank: int) -> None:
     """Train the worker's share of every round; emits one `round` event each."""
     job = Job.load(folder / "job.json")
+    if not 0 <= rank < len(job.workers):
+        raise BadInput(f"rank {rank}: the job has workers 0 to {len(job.workers) - 1}")
     training = Training.load(folder / "training.json")
     workload = training.open_workload(len(job.workers))
     placement = Placement.load(folder / "placement.npz")
@@ -48,7 +52,11 @@ def train(folder: Path, rank: int) -> None:
 
 def main() -> None:
     """Read the command line."""
-    train(Path(sys.argv[1]), int(sys.argv[2]))
+    parser = argparse.ArgumentParser(prog="train_worker", description="A worker of a job.")
+    parser.add_argument("folder", type=Path, help="job.json, training.json and placement.npz")
+    parser.add_argument("rank", type=int, help="position of this host in the job, from 0")
+    arguments = parser.parse_args()
+    train(arguments.folder, arguments.rank)
 
 
 if __name__ == "__main__":

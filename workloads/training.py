@@ -6,9 +6,10 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from host_stack.errors import BadInput, LibraError
+from host_stack.jsonfile import read_json_object
 from workloads.workload import Workload
 
 
@@ -34,6 +35,12 @@ class Training:
     evaluate_every: int
     checkpoint_every: int
 
+    def __post_init__(self) -> None:
+        lowest = {"rounds": 1, "batch": 1, "evaluate_every": 1, "checkpoint_every": 0}
+        for name, low in lowest.items():
+            if (value := getattr(self, name)) < low:
+                raise BadInput(f"{name} {value}: it must be {low} or more")
+
     def open_workload(self, workers: int) -> Workload:
         """The workload of this run."""
         return Workload.open(
@@ -47,10 +54,18 @@ class Training:
     @classmethod
     def load(cls, path: Path) -> Training:
         """Read a configuration of `save`; `BadInput` if the file is none."""
-        try:
-            return cls(**json.loads(path.read_text()))
-        except (OSError, ValueError, TypeError) as error:
-            raise BadInput(f"{path} is not a training file: {error}") from error
+        given = read_json_object(path, "training file")
+        kinds = get_type_hints(cls)
+        for name, kind in kinds.items():
+            if type(given.get(name)) is not kind:
+                raise BadInput(
+                    f"{path} is not a training file: {name} is {given.get(name)!r}, which is no "
+                    f"{kind.__name__}"
+                )
+        if given.keys() != kinds.keys():
+            unknown = ", ".join(sorted(given.keys() - kinds.keys()))
+            raise BadInput(f"{path} is not a training file: unknown are {unknown}")
+        return cls(**given)
 
 
 def emit(event: str, **fields: Any) -> None:
