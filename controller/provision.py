@@ -13,7 +13,7 @@ import finsy as fy
 
 from controller.artifacts import Artifact
 from controller.finsy_log import finsy_failures
-from controller.tables import Entity, Forward, LaneAlign, Local, Membership
+from controller.tables import Entity, Forward, LaneAlign, Local, Membership, Sources
 from controller.targets import Target
 from host_stack.errors import LibraError
 from host_stack.wire import Reason
@@ -80,8 +80,9 @@ async def write(switch: fy.Switch, entities: Iterable[Entity]) -> int:
 
 
 async def provision_network(switch: fy.Switch, forward: Forward, local: Local) -> None:
-    """Install what every job shares: routes, the switch's address, the clone session."""
-    await write(switch, [*forward.entries(), *local.entries()])
+    """Install what every job shares: routes, addresses by port, the switch, the clone session."""
+    sources = Sources(local.address, forward.hosts)
+    await write(switch, [*forward.entries(), *local.entries(), *sources.entries()])
 
 
 async def provision_job(switch: fy.Switch, membership: Membership, artifact: Artifact) -> None:

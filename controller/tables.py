@@ -30,6 +30,31 @@ class Attachment:
     port: int
 
 
+NO_PORT = 511
+"""No packet comes from this port: it stands for the switch itself."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Which port the address of a host, or of the switch, may come from."""
+
+    own_address: str
+    hosts: Sequence[Attachment]
+
+    def entries(self) -> Iterator[Entity]:
+        """One entry per address."""
+        for host in self.hosts:
+            yield self._entry(host.address, host.port)
+        yield self._entry(self.own_address, NO_PORT)
+
+    def _entry(self, address: str, port: int) -> Entity:
+        return fy.P4TableEntry(
+            "LibraIngress.sources.sources",
+            match=fy.Match(**{"hdr.ipv4.src": address}),
+            action=fy.Action("LibraIngress.sources.attached", port=port),
+        )
+
+
 @dataclass(frozen=True)
 class Forward:
     """Routes of the switch and who may send to which multicast group."""

@@ -42,6 +42,7 @@
 
 control LibraIngress(inout headers_t hdr, inout metadata_t md,
                      inout standard_metadata_t standard_metadata) {
+    Sources() sources;
     Membership() membership;
     Newest() newest;
     Window() window;
@@ -72,6 +73,12 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
             md.reason = REASON_BAD_CHECKSUM;
             mark_to_drop(standard_metadata);
         } else {
+            sources.apply(hdr, md, standard_metadata);
+        }
+        if (md.forged == 1) {
+            md.reason = REASON_FOREIGN;
+            mark_to_drop(standard_metadata);
+        } else if (md.reason == REASON_NONE) {
             locals.apply();
             if (hdr.libra.isValid()) {
                 membership.apply(hdr, md, standard_metadata);

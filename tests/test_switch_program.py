@@ -248,14 +248,10 @@ def test_who_does_not_count(switch: SwitchUnderTest) -> None:
 
     for record in (changed(job=9), changed(tag=2 << 20), changed(worker=77), changed(worker=1)):
         assert went_to_server(switch.push(0, record), record.tobytes())
-    # The right worker at the wrong port, and with the wrong source address.
+    # The right worker at the wrong port, and with the address of another host: forged.
     record = switch.grad(0, rows, ones)
-    assert went_to_server(
-        switch.send(3, SERVER, record.tobytes(), source="10.0.0.2"), record.tobytes()
-    )
-    assert went_to_server(
-        switch.send(2, SERVER, record.tobytes(), source="10.0.0.3"), record.tobytes()
-    )
+    assert switch.send(3, SERVER, record.tobytes(), source="10.0.0.2") == []
+    assert switch.send(2, SERVER, record.tobytes(), source="10.0.0.3") == []
     reasons = switch.reasons()
     assert (reasons["no_job"], reasons["wrong_epoch"], reasons["foreign"]) == (1, 1, 4)
     assert reasons["aggregated"] == 0
@@ -337,6 +333,17 @@ def test_rows_of_nobody(switch: SwitchUnderTest) -> None:
         assert switch.drain(row) == []
     assert switch.drained(switch.drain(0)[0])["used"][0] == 0
     assert switch.reasons()["unknown_row"] == 6
+
+
+def test_nobody_speaks_for_another(switch: SwitchUnderTest) -> None:
+    """ACK, UPDATE and DRAINED under the address of server or switch are dropped and counted."""
+    forged = [(SERVER, Op.ACK), (SERVER, Op.UPDATE), (SWITCH, Op.DRAINED), (SWITCH, Op.PROBE)]
+    for source, operation in forged:
+        payload = bytes([0x10 | operation]) + bytes(40)
+        assert switch.send(2, "10.0.0.3", payload, source=source) == []
+    # An address that no port is known for is routed as ever.
+    assert len(switch.send(2, "10.0.0.3", bytes(40), source="10.7.7.7")) == 1
+    assert switch.reasons()["foreign"] == len(forged)
 
 
 def test_only_the_server_drains(switch: SwitchUnderTest) -> None:

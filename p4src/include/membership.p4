@@ -1,6 +1,30 @@
-/* Who may take part: the jobs of this switch and, of each, its workers and its server. */
+/* Who may take part: hosts behind their ports, the jobs of this switch and, of each, its workers
+ * and its server. */
 #ifndef LIBRA_MEMBERSHIP_P4
 #define LIBRA_MEMBERSHIP_P4
+
+/* An address of an attached host, or of this switch, is not taken from any other port: whoever
+ * forges one could add for another worker, or answer for the switch or the server. */
+control Sources(in headers_t hdr, inout metadata_t md,
+                inout standard_metadata_t standard_metadata) {
+    action attached(port_t port) {
+        md.forged = (port == standard_metadata.ingress_port) ? 1w0 : 1w1;
+    }
+
+    table sources {
+        key = { hdr.ipv4.src: exact; }
+        actions = { attached; NoAction; }
+        size = 16384;
+        default_action = NoAction();
+    }
+
+    apply {
+        /* A recirculated packet was checked on its first pass and has no port of its own. */
+        if (standard_metadata.instance_type != INSTANCE_RECIRCULATED) {
+            sources.apply();
+        }
+    }
+}
 
 control Membership(in headers_t hdr, inout metadata_t md,
                    inout standard_metadata_t standard_metadata) {
