@@ -372,7 +372,7 @@ def test_waiting_in_a_callback_is_refused() -> None:
         KVServer(job.servers[0]).set_request_handle(AddingStore())
         worker = KVWorker(job.workers[0])
         keys, vals = np.array([1], np.uint64), np.ones(1, np.float32)
-        push = worker.push(keys, vals, callback=lambda: worker.wait(push))
+        push = worker.push(keys, vals, callback=lambda: worker.wait(0))
         with pytest.raises(KVUsageError, match="inside a handler"):
             worker.wait(push)
         job.abandon()

@@ -143,6 +143,22 @@ def test_strangers_are_not_served(job: Job, identity: bytes | None) -> None:
         assert server.wait_until(lambda: server.stats.unknown_sender > before, LIMIT_S)
 
 
+def test_second_peer_of_an_identity_does_not_cut_off_the_first() -> None:
+    """A process left over from another job may reconnect under the id of a live node."""
+    with (
+        running_job(1, 1, lifetime_s=5.0, barrier_timeout_s=5.0) as job,
+        raw_peer(job.port, b"ps9") as impostor,
+    ):
+        monitor = impostor.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        try:
+            impostor.connect(f"tcp://{HOST}:{job.port}")
+            assert monitor.poll(LIMIT_S * 1000)
+        finally:
+            impostor.disable_monitor()
+            monitor.close(0)
+        together(*(lambda n=node: n.barrier(6) for node in job.workers + job.servers))
+
+
 @pytest.mark.parametrize("command", [Command.TERMINATE, Command.ACK, 6, -1, 2**31 - 1])
 def test_commands_without_meaning_are_counted(job: Job, command: int) -> None:
     """Nobody can terminate a node over the network, and unknown commands are harmless."""
@@ -170,33 +186,29 @@ def test_control_from_strangers_is_counted(job: Job, control: Control) -> None:
     assert server.id == 8
 
 
+KEYS = np.array([1, 2], np.uint64)
+VALS = np.ones(2, np.float32)
+
+
 @pytest.mark.parametrize(
-    ("meta", "frames", "reason"),
+    ("flags", "arrays", "reason"),
     [
-        ({"push": False}, ["keys", "vals"], "neither push nor pull"),
-        ({"data_types": ()}, [], "no keys and values"),
-        ({"data_types": (8,)}, ["keys"], "no keys and values"),
-        ({"data_types": (4, 9)}, ["keys", "vals"], "keys are not uint64, or none"),
-        ({}, ["", "vals"], "keys are not uint64, or none"),
-        ({}, ["unsorted", "vals"], "keys are not sorted and unique"),
-        ({}, ["twice", "vals"], "keys are not sorted and unique"),
-        ({}, ["keys", "one"], "values do not fit the keys"),
-        ({"data_types": (8, 9, 3)}, ["keys", "vals", "one"], "lens do not fit keys and values"),
-        ({"data_types": (8, 9, 9)}, ["keys", "vals", "vals"], "lens do not fit keys and values"),
-        ({"push": False, "pull": True}, ["keys", "vals"], "values in a pull"),
+        ({"push": False}, (KEYS, VALS), "neither push nor pull"),
+        ({}, (), "no keys and values"),
+        ({}, (KEYS,), "no keys and values"),
+        ({}, (KEYS.view(np.int64), VALS), "keys are not uint64, or none"),
+        ({}, (KEYS[:0], VALS), "keys are not uint64, or none"),
+        ({}, (KEYS[::-1], VALS), "keys are not sorted and unique"),
+        ({}, (KEYS[[1, 1]], VALS), "keys are not sorted and unique"),
+        ({}, (KEYS, VALS[:1]), "values do not fit the keys"),
+        ({}, (KEYS, VALS, np.ones(1, np.int32)), "lens do not fit keys and values"),
+        ({}, (KEYS, VALS, VALS), "lens do not fit keys and values"),
+        ({"push": False, "pull": True}, (KEYS, VALS), "values in a pull"),
     ],
 )
-def test_invalid_requests_are_rejected_by_reason(meta, frames, reason) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_requests_are_rejected_by_reason(flags, arrays, reason) -> None:  # type: ignore[no-untyped-def]
     """A request that could corrupt the sums never reaches the handle."""
-    contents = {
-        "": b"",
-        "keys": np.array([1, 2], np.uint64).tobytes(),
-        "unsorted": np.array([2, 1], np.uint64).tobytes(),
-        "twice": np.array([2, 2], np.uint64).tobytes(),
-        "vals": np.ones(2, np.float32).tobytes(),
-        "one": b"\1\0\0\0",
-    }
-    with running_job(1, 1, lifetime_s=0.5) as job:
+    with running_job(1, 1) as job:
         node = job.servers[0]
         server = KVServer(node)
         handled: list[KVMeta] = []
@@ -206,29 +218,33 @@ def test_invalid_requests_are_rejected_by_reason(meta, frames, reason) -> None: 
             server.response(meta)
 
         server.set_request_handle(handle)
-        # The identity of the real worker: a hostile or broken program in its place.
-        with raw_peer(node.info.port, b"ps9") as peer:
-            peer.send_multipart([data_meta(**meta), *(contents[name] for name in frames)])
-            assert node.wait_until(lambda: server.rejected.total() == 1, LIMIT_S)
+        fields = {"request": True, "push": True, "app_id": 0, "customer_id": 0, "timestamp": 0}
+        job.workers[0].send(node.id, Meta(**(fields | flags)), arrays)
+        assert node.wait_until(lambda: server.rejected.total() == 1, LIMIT_S)
         assert server.rejected == {reason: 1}
         assert not handled
-        job.abandon()
 
 
 def test_responses_that_nobody_waits_for_are_counted() -> None:
-    """A late or forged response completes nothing, and workers serve no pushes."""
-    with running_job(1, 1, lifetime_s=0.5) as job:
-        node = job.workers[0]
+    """A late or second response completes nothing, and workers serve no pushes."""
+    with running_job(1, 1) as job:
+        node, server_node = job.workers[0], job.servers[0]
         worker = KVWorker(node)
         push = worker.push(np.array([1], np.uint64), np.ones(1, np.float32))
-        with raw_peer(node.info.port, b"ps1") as peer:
-            peer.send(data_meta(request=False, data_types=(), timestamp=12345))
-            peer.send(data_meta(request=False, data_types=(), timestamp=push))
-            peer.send(data_meta(request=True, data_types=(), timestamp=1))
-            assert node.wait_until(lambda: node.stats.unexpected_request == 1, LIMIT_S)
-        assert node.stats.unexpected_response == 2
+
+        def tell(timestamp: int, request: bool = False) -> None:
+            meta = Meta(request=request, push=True, app_id=0, customer_id=0, timestamp=timestamp)
+            server_node.send(node.id, meta)
+
+        tell(12345)
+        assert node.wait_until(lambda: node.stats.unexpected_response == 1, LIMIT_S)
         assert not worker.done(push)
-        job.abandon()
+        tell(push)
+        tell(push)
+        tell(0, request=True)
+        assert node.wait_until(lambda: node.stats.unexpected_request == 1, LIMIT_S)
+        assert node.stats.unexpected_response == 2
+        assert worker.done(push)
 
 
 def test_scheduler_answers_heartbeats_and_refuses_late_nodes() -> None:

@@ -53,9 +53,8 @@ class Van:
         self.router.set(zmq.MAXMSGSIZE, config.max_frame_bytes)
         self.router.set(zmq.RCVHWM, config.queue_messages)
         self.router.set(zmq.LINGER, 0)
-        # A peer that crashed comes back under the same identity before its old connection is
-        # known to be dead; without this the new one would be ignored.
-        self.router.set(zmq.ROUTER_HANDOVER, 1)
+        # No ROUTER_HANDOVER: identities are only `ps<id>`, so a process left over from another
+        # job, reconnecting to a port that is now ours, would cut off the live peer of that id.
         self._wake_receiver = self._context.socket(zmq.PAIR)
         self._wake_receiver.bind(_WAKE_ADDRESS)
         self._wake_sender = self._context.socket(zmq.PAIR)
