@@ -159,6 +159,11 @@ def main() -> None:
     except LibraError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)
+    except OSError as error:
+        # A full disk, a folder that may not be written, …
+        where = f": {error.filename}" if error.filename else ""
+        sys.stderr.write(f"error: {error.strerror or error}{where}\n")
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.exit(130)

@@ -13,6 +13,7 @@ from typing import Any
 
 from controller.artifacts import Artifact
 from controller.provision import (
+    ProvisionFailed,
     connected,
     provision_group,
     provision_job,
@@ -80,7 +81,12 @@ class ModeRun:
         folder.mkdir(parents=True)
         self._write_files(num_keys)
         with StarNetwork(self._topology, folder) as network:
-            asyncio.run(self._provision())
+            try:
+                asyncio.run(self._provision())
+            except ProvisionFailed:
+                # A switch that has died says more than a connection that was refused.
+                network.switch.process.require_running()
+                raise
             self._train(network, on_progress)
             self.result.reasons = asyncio.run(self._reasons())
         return self.result

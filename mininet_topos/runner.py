@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
+import resource
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,11 +21,13 @@ from mininet_topos.options import RunOptions
 from mininet_topos.plan import Plan, make_plan
 from mininet_topos.report import write_report
 from mininet_topos.summary import summarize
+from mininet_topos.tools import NETWORK_TOOLS, require_tools
 from softswitch.dataplane import DataPlane
 from softswitch.errors import SoftSwitchError
 from workloads.workload import Workload
 
-SLOW_COMPILE_S = 2.0
+MIN_DESCRIPTORS = 256
+MAX_DESCRIPTORS = 65536
 
 
 def run(options: RunOptions, say: Callable[[str], None]) -> tuple[dict[str, Any], Path]:
@@ -34,6 +36,8 @@ def run(options: RunOptions, say: Callable[[str], None]) -> tuple[dict[str, Any]
     Continues inside an emulation of its own, see `enter_isolated`.
     """
     enter_isolated()
+    require_tools(*NETWORK_TOOLS)
+    allow_descriptors()
     artifact = Artifact.load()
     artifact.require_current()
     workload = Workload.open(
@@ -66,13 +70,22 @@ def precompile(artifact: Artifact, say: Callable[[str], None]) -> None:
 
     A P4Runtime client waits ten seconds for a pipeline; a slow machine may need longer.
     """
-    started = time.monotonic()
+    say("loading the switch program (the first time it is compiled, which takes some seconds)")
     try:
         DataPlane.load(artifact.device_config).close()
     except SoftSwitchError as error:
         raise EmulationError(str(error)) from error
-    if (seconds := time.monotonic() - started) > SLOW_COMPILE_S:
-        say(f"compiled the switch program in {seconds:.0f} s; the next run finds it in the cache")
+
+
+def allow_descriptors() -> None:
+    """Raise the limit of open files to what is allowed; `EmulationError` if that is too low."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < MIN_DESCRIPTORS:
+        raise EmulationError(
+            f"only {hard} files may be open, {MIN_DESCRIPTORS} are needed: raise it with ulimit -n"
+        )
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def run_modes(
@@ -113,6 +126,8 @@ def results_folder(out: Path, started: datetime) -> Path:
             folder.mkdir()
         except FileExistsError:
             continue
+        except OSError as error:
+            raise BadInput(f"results cannot be written to {out}: {error.strerror}") from error
         return folder.resolve()
     raise FileExistsError(f"{out / name} and a thousand folders beside it exist")
 

@@ -70,7 +70,8 @@ def build(source: str, cache_dir: Path | None = None, *, sanitize: bool = False)
     compiler = find_compiler()
     flags = (*FLAGS, *SANITIZE_FLAGS) if sanitize else FLAGS
     library = directory / f"{_digest(source, compiler, flags)}.so"
-    if library.exists():
+    seal = library.with_suffix(".sha256")
+    if _is_whole(library, seal):
         return library
     with tempfile.TemporaryDirectory(dir=directory, prefix="build-") as scratch:
         unit, output = Path(scratch) / "switch.c", Path(scratch) / "switch.so"
@@ -80,8 +81,23 @@ def build(source: str, cache_dir: Path | None = None, *, sanitize: bool = False)
         if result.returncode != 0:
             tail = "\n".join(result.stderr.splitlines()[-20:])
             raise NoCompiler(f"{compiler.command[0]} failed on the generated source:\n{tail}")
+        made = Path(scratch) / "seal"
+        made.write_text(_sha256(output))
         os.replace(output, library)
+        os.replace(made, seal)
     return library
+
+
+def _is_whole(library: Path, seal: Path) -> bool:
+    """Whether a library is what the compiler made: loading a damaged one would end the process."""
+    try:
+        return seal.read_text() == _sha256(library)
+    except (OSError, ValueError):
+        return False
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _run(command: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:

@@ -32,7 +32,7 @@ def test_the_cache_is_keyed_by_content(tmp_path: Path) -> None:
     assert build(source(), cache) == first
     assert first.stat().st_mtime_ns == stamp
     assert build(source() + "\n", cache) != first
-    assert sorted(p.suffix for p in cache.iterdir()) == [".so", ".so"]
+    assert sorted(p.suffix for p in cache.iterdir()) == [".sha256", ".sha256", ".so", ".so"]
 
 
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,3 +118,15 @@ def test_random_packets_are_clean_under_sanitizers(tmp_path: Path) -> None:
         check=False,
     )
     assert result.stdout == "clean\n", result.stderr[-4000:]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("kept", [0, 60_000])
+def test_a_damaged_library_is_built_again(kept: int, tmp_path: Path) -> None:
+    """A truncated file in the cache would end the process that loads it."""
+    text = "int answer(void) { return 42; }\n"
+    library = build(text, tmp_path / "cache")
+    whole = library.read_bytes()
+    library.write_bytes(whole[: min(kept, len(whole) - 1)])
+    assert build(text, tmp_path / "cache") == library
+    assert len(library.read_bytes()) == len(whole)
