@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,12 +122,17 @@ def run(
         out=out,
     )
     console = Console()
-    summary, folder = run_experiment(options, console.print)
+    summary, folder = run_experiment(options, _plain(console))
     if json_path is not None:
         json_path.write_text(json.dumps(summary, indent=2) + "\n")
     show_summary(console, summary, folder)
     if len({entry["model_sha256"] for entry in summary["modes"].values()}) > 1:
         raise LibraError("the models of the modes differ: this is a defect, please report it")
+
+
+def _plain(console: Console) -> Callable[[str], None]:
+    """Print lines as they are: paths are neither broken nor taken for markup."""
+    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> None:
@@ -149,7 +155,10 @@ def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> Non
             f"speed-up {summary['speedup']:.2f}× over server-only; link bytes allow "
             f"{summary['bound']:.2f}×"
         )
-    console.print(f"report: {folder / 'report.html'}")
+    libra = summary["modes"].get("libra")
+    if libra is not None and summary["hot_keys"] and not libra["switch_answers"]:
+        _plain(console)("warning: the switch did not answer every host, see run.json")
+    _plain(console)(f"report: {folder / 'report.html'}")
 
 
 def main() -> None:

@@ -24,10 +24,6 @@ class Target:
         """What SetForwardingPipelineConfig carries: both v1model targets take the bmv2 JSON."""
         return artifact.device_config
 
-    def device_port(self, port: int) -> int:
-        """The data-plane port of a port number of the topology."""
-        return port
-
 
 TARGETS = {
     target.name: target

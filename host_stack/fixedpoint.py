@@ -16,7 +16,6 @@ from host_stack.errors import BadInput
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
-BitsArray = NDArray[np.uint32]
 MaskArray = NDArray[np.bool_]
 
 DIGIT_BITS = 24

@@ -7,13 +7,14 @@ from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from host_stack.errors import BadInput, LayoutMismatch
+from host_stack.fixedpoint import MAX_CONTRIBUTIONS
 
 WIRE_VERSION = 1
 UDP_PORT = 19522
 SERVER_RANK = 0xFFFF
 """The `worker` field of packets that the server sends."""
 
-MAX_WORKERS = 128
+MAX_WORKERS = MAX_CONTRIBUTIONS
 MAX_KEYS = 1 << 28
 """The most parameters of a model: the server keeps them, and its optimiser's state, as arrays."""
 

@@ -138,6 +138,7 @@ class Server:
         return {
             **self.counters,
             **{f"fallback_{name}": n for name, n in self._fallback.counters.items()},
+            "kv_rejected": self._kv.rejected.total(),
             "escaped_gradients": self._aggregator.escaped_count,
             "drained_rows": drain.rows,
             "drain_requests": drain.requests,

@@ -31,7 +31,7 @@ def count(value: int) -> str:
 
 def percent(share: float) -> str:
     """Return a share of 1 in per cent."""
-    return f"{100 * share:.3g} %"
+    return f"{100 * share:.3g}\u00a0%"
 
 
 def mode_label(name: str) -> str:

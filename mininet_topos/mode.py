@@ -25,9 +25,10 @@ from controller.targets import find_target
 from host_stack.job import Job
 from host_stack.placement import Placement
 from mininet_topos import links
+from mininet_topos.errors import NotReady
 from mininet_topos.options import RunOptions
 from mininet_topos.plan import Plan
-from mininet_topos.processes import Event
+from mininet_topos.processes import Event, SupervisedProcess
 from mininet_topos.star import HostSpec, StarNetwork, StarTopology
 from workloads.training import Training
 
@@ -173,7 +174,7 @@ class ModeRun:
             ],
             name="scheduler",
         )
-        scheduler.wait_event("ready", READY_S)
+        self._await(network, [scheduler], scheduler, "ready")
         server = network.start(
             self._server.name,
             [python, "-m", "workloads.train_server", folder],
@@ -190,24 +191,46 @@ class ModeRun:
             for host in workers
         ]
         for process in (server, *started):
-            ready = process.wait_event("ready", READY_S)
+            ready = self._await(network, [scheduler], process, "ready")
             self.result.switch_answers.append(bool(ready.fields["switch"]))
         before = network.snapshot()
         for process in started:
             process.go()
         while len(self.result.commits) < self._options.rounds or not self.result.server_done:
-            network.processes.check()
-            for process in (network.switch.process, scheduler):
-                process.require_running()
+            self._check(network, [scheduler])
             on_progress(len(self.result.commits))
             time.sleep(POLL_S)
         for process in started:
-            process.wait_event("done", READY_S)
+            self._await(network, [scheduler], process, "done")
         self.result.traffic = links.difference(network.snapshot(), before)
         for process in (server, *started, scheduler):
             process.wait_exit(READY_S)
         network.processes.check()
         on_progress(self._options.rounds)
+
+    def _await(
+        self,
+        network: StarNetwork,
+        needed: list[SupervisedProcess],
+        process: SupervisedProcess,
+        kind: str,
+    ) -> Event:
+        """Wait for an event of one process, and say so at once if another has died."""
+        deadline = time.monotonic() + READY_S
+        while True:
+            try:
+                return process.wait_event(kind, POLL_S)
+            except NotReady:
+                self._check(network, needed)
+                if time.monotonic() > deadline:
+                    raise
+
+    @staticmethod
+    def _check(network: StarNetwork, needed: list[SupervisedProcess]) -> None:
+        """Raise the error of a process that failed, or of one that is needed and has ended."""
+        network.processes.check()
+        for process in (network.switch.process, *needed):
+            process.require_running()
 
     def _take(self, event: Event) -> None:
         fields = dict(event.fields)

@@ -5,7 +5,6 @@ has a network namespace of its own. Set-up commands are argument lists; Mininet'
 only ever see names and addresses that the topology made.
 """
 
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -36,10 +35,6 @@ class Host(compat.Host):  # type: ignore[misc]
     def run(self, *argv: str, stdin: str = "") -> str:
         """Run a command in the host to its end; returns its output or raises CommandFailed."""
         return run_tool(["mnexec", "-a", str(self.pid), *argv], stdin)
-
-    def popen_argv(self, *argv: str, **options: Any) -> subprocess.Popen[bytes]:
-        """Start a command in the host, unsupervised (see `ProcessGroup.start` for the other)."""
-        return subprocess.Popen(["mnexec", "-a", str(self.pid), *argv], **options)
 
     def config(self, **params: Any) -> dict[str, Any]:
         """Configure the host's interfaces; called by Mininet once the links are made."""

@@ -87,8 +87,9 @@ def draw_all(record: RunRecord, out_dir: Path) -> list[Plot]:
         (
             "round_time.png",
             "Time of a round",
-            "Left: median of each phase; the mark is the median of whole rounds, to which medians "
-            "of phases need not add up. Right: every round.",
+            "Left: median of each phase, at the worker that a round took longest; the mark is the "
+            "median of whole rounds, to which medians of phases need not add up. Right: every "
+            "round.",
             _round_time(record),
         ),
         (
@@ -101,14 +102,15 @@ def draw_all(record: RunRecord, out_dir: Path) -> list[Plot]:
         (
             "counters.png",
             "Packets by outcome",
-            "Totals over the run, on a logarithmic axis. What is not aggregated is summed by the "
-            "server, in the same arithmetic.",
+            "Totals over the run, on a logarithmic axis. Gradients that are not aggregated are "
+            "summed by the server, in the same arithmetic. IGMP of the hosts counts as no route.",
             _counters(record),
         ),
         (
             "update_shares.png",
             "How hot the hot keys are",
-            "Share of all updates that goes to the most often updated keys.",
+            "Share of the updates of the sample, from which the hot keys were chosen, that goes to "
+            "the most often updated keys.",
             _update_shares(record),
         ),
     ]

@@ -65,7 +65,10 @@ def setup_table(record: RunRecord) -> str:
         ("parameters", setup.num_keys),
         ("fraction bits F of the fixed point", setup.fraction_bits),
         ("links (Mbit/s)", setup.link_mbps),
-        ("predicted bound of the speed-up", record.bound),
+        (
+            "predicted bound of the speed-up",
+            None if record.bound is None else round(record.bound, 2),
+        ),
     ]
     rows = [(name, _plain(value)) for name, value in facts if value is not None]
     rows += [(f"version of {name}", version) for name, version in record.versions.items()]

@@ -13,7 +13,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from controller.artifacts import Artifact
-from host_stack.errors import BadInput
+from host_stack.errors import BadInput, LibraError
 from mininet_topos.errors import EmulationError
 from mininet_topos.mode import ModeResult, ModeRun
 from mininet_topos.namespace import enter_isolated
@@ -57,7 +57,11 @@ def run(options: RunOptions, say: Callable[[str], None]) -> tuple[dict[str, Any]
         f"{len(plan.placement):,} hot ({plan.heat.coverage(len(plan.placement)):.0%} of sampled "
         f"updates) · F = {plan.fraction_bits} · results in {folder}"
     )
-    results = run_modes(options, workload, plan, artifact, folder)
+    try:
+        results = run_modes(options, workload, plan, artifact, folder)
+    except LibraError:
+        say(f"logs: {folder}")
+        raise
     summary = summarize(started, options, workload, plan, artifact, results)
     (folder / "run.json").write_text(json.dumps(summary, indent=2) + "\n")
     write_report(summary, folder)

@@ -48,6 +48,10 @@ def summarize(
         "workers": options.workers,
         "rounds": options.rounds,
         "batch": options.batch,
+        "learning_rate": options.learning_rate,
+        "sample": options.sample,
+        "evaluate_every": options.evaluate_every,
+        "chosen": {"hot": options.hot is None, "fraction_bits": options.fraction_bits is None},
         "seed": options.seed,
         "transport": options.transport,
         "lanes": artifact.layout.lanes,
@@ -77,10 +81,9 @@ def summarize(
 def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str, Any]:
     """One entry of `modes`."""
     rounds = [result.rounds[index] for index in sorted(result.rounds)]
-    phases = {phase: [_slowest(round_, phase) for round_ in rounds] for phase in PHASES}
-    round_s = [
-        max(sum(worker[f"{phase}_s"] for phase in PHASES) for worker in round_) for round_ in rounds
-    ]
+    slowest = [max(round_, key=_round_s) for round_ in rounds]
+    phases = {phase: [worker[f"{phase}_s"] for worker in slowest] for phase in PHASES}
+    round_s = [_round_s(worker) for worker in slowest]
     names = {"ps0": "server"} | {
         f"w{rank}": f"worker{rank + 1}" for rank in range(len(result.traffic) - 1)
     }
@@ -105,7 +108,7 @@ def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str
             name: {"to_switch": link.to_switch.drops, "from_switch": link.to_host.drops}
             for name, link in links.items()
         },
-        "quality": quality(result, workload),
+        "quality": quality(result, workload, round_s),
         "switch_answers": all(result.switch_answers),
         "counters": result.reasons,
         "server_counters": result.server_done["counters"],
@@ -114,20 +117,21 @@ def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str
     }
 
 
-def _slowest(round_: list[dict[str, Any]], phase: str) -> float:
-    """A phase's seconds at the worker for which it took longest."""
-    return float(max(worker[f"{phase}_s"] for worker in round_))
+def _round_s(worker: dict[str, Any]) -> float:
+    """Seconds of a round at a worker."""
+    return float(sum(worker[f"{phase}_s"] for phase in PHASES))
 
 
-def quality(result: ModeResult, workload: Workload) -> dict[str, Any]:
+def quality(result: ModeResult, workload: Workload, round_s: list[float]) -> dict[str, Any]:
     """The metrics of the snapshots of the model, measured on the test part."""
     with np.load(result.folder / "snapshots.npz", allow_pickle=False) as file:
         measured = [workload.evaluate(model) for model in file["models"]]
-        return {
-            "round": file["rounds"].tolist(),
-            "elapsed_s": file["elapsed_s"].tolist(),
-            "metrics": {name: [each[name] for each in measured] for name in measured[0]},
-        }
+        rounds: list[int] = file["rounds"].tolist()
+    return {
+        "round": rounds,
+        "elapsed_s": [sum(round_s[:count]) for count in rounds],
+        "metrics": {name: [each[name] for each in measured] for name in measured[0]},
+    }
 
 
 def packets_per_push(rounds: list[list[dict[str, Any]]], lanes: int) -> dict[str, float] | None:
@@ -166,6 +170,7 @@ def versions(artifact: Artifact) -> dict[str, str]:
     """Versions of what took part."""
     return {
         "python": platform.python_version(),
+        "kernel": f"{platform.release()} {platform.machine()}",
         "p4c": artifact.compiler,
         "p4_sources_sha256": artifact.sources_sha256,
         **{name: metadata.version(name) for name in REPORTED_VERSIONS},

@@ -32,7 +32,7 @@ find_python() {
     done
     if has python3; then
         fail "python3 on PATH is Python $(version_of python3); Libra needs 3.11 or later. Install one" \
-            "(for example: apt install python3.11 python3.11-venv) or name it: make PYTHON=/path/to/python3.11"
+            "(for example: apt install python3.11 python3.11-venv) or name it: make run PYTHON=/path/to/python3.11"
     fi
     install_packages python3 python3-venv >&2 || exit 1
     is_recent python3 || fail "Debian's python3 is Python $(version_of python3); Libra needs 3.11 or later"

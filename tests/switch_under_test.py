@@ -17,6 +17,7 @@ from controller.targets import find_target
 from host_stack.codec import DRAIN, PROBE, Codec, Records, fill_header
 from host_stack.layout import SERVER_RANK, make_tag
 from host_stack.wire import DrainFormat, Op
+from softswitch.dataplane import DataPlane
 from softswitch.p4runtime.server import P4RuntimeServer
 from tests.memory_network import datagram, frame
 
@@ -157,7 +158,11 @@ class SwitchUnderTest:
 def embedded(
     artifact: Artifact, fraction_bits: int = 40, workers: int = 4
 ) -> Iterator[SwitchUnderTest]:
-    """An embedded switch in memory, provisioned over P4Runtime."""
+    """An embedded switch in memory, provisioned over P4Runtime.
+
+    The program is compiled beforehand, for a client does not wait as long as a slow machine needs.
+    """
+    DataPlane.load(artifact.device_config).close()
     with P4RuntimeServer("127.0.0.1:0") as server:
         switch = SwitchUnderTest(
             _InMemory(server), artifact, server.address, "soft", fraction_bits, workers

@@ -133,12 +133,14 @@ def summary(**hashes: str) -> dict[str, object]:
     return {
         "speedup": 2.5,
         "bound": 2.75,
+        "hot_keys": 8,
         "modes": {
             mode: {
                 "round_s_median": 0.125,
                 "bytes": {"server": {"from_switch": 2_000_000, "to_switch": 1_000_000}},
                 "quality": {"metrics": {"auc": [0.5, 0.75]}},
                 "model_sha256": sha,
+                "switch_answers": True,
             }
             for mode, sha in hashes.items()
         },

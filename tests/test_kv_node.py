@@ -1,6 +1,7 @@
 """Nodes against the wire: start-up failures, hostile frames, strangers, heartbeats."""
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -45,6 +46,17 @@ def job() -> Iterator[Job]:
 def worker(job: Job) -> KVWorker:
     """The app of the shared job's worker."""
     return KVWorker(job.workers[0])
+
+
+_STRANGERS = itertools.count(1000)
+
+
+def stranger() -> bytes:
+    """Return an identity that no peer has had.
+
+    A ROUTER ignores a second peer of an identity until it knows that the first is gone.
+    """
+    return b"ps%d" % next(_STRANGERS)
 
 
 @contextlib.contextmanager
@@ -104,7 +116,7 @@ def test_malformed_messages_are_counted_and_change_nothing(
     """The server goes on serving after every kind of garbage."""
     server = job.servers[0]
     before = server.stats.malformed
-    with raw_peer(server.info.port, b"ps99") as peer:
+    with raw_peer(server.info.port, stranger()) as peer:
         peer.send_multipart(frames)
         assert server.wait_until(lambda: server.stats.malformed > before, LIMIT_S)
     keys = np.array([77], np.uint64)
@@ -119,7 +131,7 @@ def test_frames_above_the_limit_never_arrive() -> None:
         keys = np.arange(1000, dtype=np.uint64)
         with pytest.raises(KVUsageError, match="max_frame_bytes = 4096"):
             worker.push(keys, np.ones(1000, np.float32))
-        with raw_peer(job.servers[0].info.port, b"ps99") as peer:
+        with raw_peer(job.servers[0].info.port, stranger()) as peer:
             monitor = peer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
             peer.send(b"x" * 5000)
             try:
@@ -164,7 +176,7 @@ def test_commands_without_meaning_are_counted(job: Job, command: int) -> None:
     """Nobody can terminate a node over the network, and unknown commands are harmless."""
     node = job.servers[0]
     before = node.stats.unknown_command
-    with raw_peer(node.info.port, b"ps99") as peer:
+    with raw_peer(node.info.port, stranger()) as peer:
         peer.send(encode(Meta(control=Control(command))))
         assert node.wait_until(lambda: node.stats.unknown_command > before, LIMIT_S)
 
@@ -180,7 +192,7 @@ def test_control_from_strangers_is_counted(job: Job, control: Control) -> None:
     """Only the scheduler may send a roster or end a barrier, and only when asked."""
     server = job.servers[0]
     before = server.stats.unexpected_control
-    with raw_peer(server.info.port, b"ps99") as peer:
+    with raw_peer(server.info.port, stranger()) as peer:
         peer.send(encode(Meta(control=control)))
         assert server.wait_until(lambda: server.stats.unexpected_control > before, LIMIT_S)
     assert server.id == 8

@@ -1,9 +1,11 @@
 """The scheduler as a program."""
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,14 +14,20 @@ from host_stack.kv.scheduler import main
 from tests.kv_jobs import HOST, LIMIT_S, config, together
 
 
-def launch(*arguments: str) -> "subprocess.Popen[str]":
-    """Run the program with pipes."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def launch(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run the program with pipes; nothing of it outlives the test."""
+    process = subprocess.Popen(
         [sys.executable, "-m", "host_stack.kv.scheduler", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_program_serves_one_job_and_exits() -> None:

@@ -94,7 +94,7 @@ def test_links_have_the_names_of_roles(tmp_path: Path, workload: Workload) -> No
 
 def test_quality_is_measured_on_every_snapshot(tmp_path: Path, workload: Workload) -> None:
     """A model of zeros knows nothing: an AUC of a half."""
-    measured = quality(mode_result(tmp_path / "m", workload), workload)
+    measured = quality(mode_result(tmp_path / "m", workload), workload, [0.5, 0.25, 0.75, 9.0])
     assert measured["round"] == [0, 3]
     assert measured["elapsed_s"] == [0.0, 1.5]
     assert measured["metrics"]["auc"] == [0.5, 0.5]

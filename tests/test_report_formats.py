@@ -37,7 +37,9 @@ def test_si_chooses_the_prefix(value, unit, text):
     assert formats.si(value, unit) == text
 
 
-@pytest.mark.parametrize(("share", "text"), [(0, "0 %"), (0.8125, "81.2 %"), (1.04, "104 %")])
+@pytest.mark.parametrize(
+    ("share", "text"), [(0, "0\u00a0%"), (0.8125, "81.2\u00a0%"), (1.04, "104\u00a0%")]
+)
 def test_percent_keeps_three_digits(share, text):
     """Shares of 1, also above it."""
     assert formats.percent(share) == text

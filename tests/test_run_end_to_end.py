@@ -112,3 +112,34 @@ def test_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     assert b"Traceback" not in errors
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert str(tmp_path) not in listed.stdout
+
+
+def test_a_run_after_a_killed_one_works(tmp_path: Path) -> None:
+    """A run whose outer process is killed leaves nothing that the next one stumbles over."""
+    command = libra("run", "--out", str(tmp_path), *SMALL, "--rounds", "100000")
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        while next(tmp_path.glob("*/libra/logs/worker1.log"), None) is None:
+            assert process.poll() is None
+        process.kill()
+    assert not (tmp_path / "latest").exists()
+    assert run(tmp_path, "--mode", "libra")["modes"]["libra"]["counters"]["aggregated"] > 0
+
+
+def test_a_worker_that_dies_is_named(tmp_path: Path) -> None:
+    """The error names the process that died, at once, and says where the logs are."""
+    command = libra("run", "--out", str(tmp_path), *SMALL, "--rounds", "100000")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        while next(tmp_path.glob("*/libra/logs/worker2.log"), None) is None:
+            assert process.poll() is None, process.communicate()
+        folder = next(tmp_path.glob("*/libra"))
+        pattern = f"workloads.train_worker {folder} 1"
+        while subprocess.run(["pkill", "-KILL", "-f", pattern], check=False).returncode:
+            assert process.poll() is None, process.communicate()
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.startswith("error: worker2 was killed by SIGKILL")
+    assert f"logs: {folder.parent}" in out

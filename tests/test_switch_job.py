@@ -16,6 +16,7 @@ from controller.tables import Attachment, Forward, Local, Membership
 from controller.targets import find_target
 from host_stack.job import Job
 from host_stack.placement import Placement
+from softswitch.dataplane import DataPlane
 from softswitch.p4runtime.server import P4RuntimeServer
 from tests.job_in_memory import (
     GROUP,
@@ -77,6 +78,8 @@ def embedded_network(
     faults: Faults | None,
 ) -> Iterator[tuple[P4RuntimeServer, Callable[[Job, Placement], MemoryNetwork]]]:
     """A switch, and what makes a network around it once the job is known."""
+    # Compiled beforehand, for a client does not wait as long as a slow machine needs.
+    DataPlane.load(Artifact.load().device_config).close()
     with P4RuntimeServer("127.0.0.1:0") as server:
 
         def make(job: Job, _placement: Placement) -> MemoryNetwork:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,19 +29,12 @@ class Recorder:
         self._folder = folder
         self._training = training
         self._optimizer = optimizer
-        self._started = time.monotonic()
         self.rounds: list[int] = []
-        self.elapsed_s: list[float] = []
         self.snapshots: list[FloatArray] = []
-
-    def start(self) -> None:
-        """Set the zero of elapsed time."""
-        self._started = time.monotonic()
 
     def snapshot(self, rounds: int, parameters: FloatArray) -> None:
         """Keep a copy of the model after `rounds` rounds."""
         self.rounds.append(rounds)
-        self.elapsed_s.append(time.monotonic() - self._started)
         self.snapshots.append(parameters.copy())
 
     def on_commit(self, commit: Commit, parameters: FloatArray) -> None:
@@ -57,11 +49,10 @@ class Recorder:
         emit("commit", **asdict(commit))
 
     def save(self) -> None:
-        """Write the snapshots: `rounds`, `elapsed_s`, `models` (float32[snapshots, num_keys])."""
+        """Write the snapshots: `rounds`, `models` (float32[snapshots, num_keys])."""
         np.savez(
             self._folder / "snapshots.npz",
             rounds=np.array(self.rounds),
-            elapsed_s=np.array(self.elapsed_s),
             models=np.stack(self.snapshots),
         )
 
@@ -95,7 +86,6 @@ def serve(folder: Path) -> None:
     )
     node.start()
     emit("ready", switch=len(placement) > 0 and probe(job, SERVER_RANK, transport))
-    recorder.start()
     recorder.snapshot(0, parameters)
     server.run(training.rounds)
     recorder.save()

@@ -34,7 +34,8 @@ from host_stack.kv.wire import EMPTY, Meta, NodeInfo
 
 _LOG = logging.getLogger(__name__)
 _MAX_EARLY_MESSAGES = 1024
-_MAX_WAIT_STEP_S = 3600.0
+# A signal that arrives just before a wait is noticed when the wait ends, so none is long.
+_MAX_WAIT_STEP_S = 0.5
 _JOIN_LIMIT_S = 10.0
 
 

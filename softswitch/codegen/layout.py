@@ -11,7 +11,7 @@ from functools import cached_property
 
 from softswitch.codegen.locality import local_fields
 from softswitch.ir import Field, HeaderExpr, HeaderRef
-from softswitch.program import FieldType, Header, HeaderType, Program
+from softswitch.program import FieldType, HeaderType, Program
 
 NATIVE_BITS = 128
 """Wider fields are arrays of bytes: they can be extracted, copied, cut and emitted."""
@@ -193,7 +193,3 @@ class Layout:
         yield from (f"    {text}" for _, text in members)
         yield "    uint8_t none;"
         yield "};"
-
-    def plain_headers(self) -> Iterator[Header]:
-        """Yield the headers that are no metadata."""
-        return (h for h in self.program.headers if not h.metadata)

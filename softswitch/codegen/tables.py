@@ -7,12 +7,7 @@ from collections.abc import Iterator
 from softswitch.codegen.keys import KeyLayout
 from softswitch.codegen.layout import Layout, c_type, is_wide
 from softswitch.errors import UnsupportedConstruct
-from softswitch.program import ActionParam, KeyField, Table
-
-
-def param_words(params: tuple[ActionParam, ...]) -> int:
-    """Return how many 64-bit words carry an action's parameters to the encoder."""
-    return sum((p.width + 63) // 64 for p in params)
+from softswitch.program import KeyField, Table
 
 
 def _local_piece(layout: Layout, table: Table) -> str | None:
