@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,13 @@ pytestmark = needs_emulation
 def libra(*arguments: str) -> list[str]:
     """A command line of the console script."""
     return [sys.executable, "-m", "controller.cli", *arguments]
+
+
+def wait_for(process: subprocess.Popen, condition: Callable[[], bool]) -> None:
+    """Wait until something holds, as long as a run goes on."""
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
 
 
 def run(out: Path, *arguments: str) -> dict:
@@ -102,10 +111,7 @@ def test_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     ) as process:
-        logs = tmp_path.glob("*/libra/logs/worker1.log")
-        while next(logs, None) is None:
-            assert process.poll() is None, process.communicate()
-            logs = tmp_path.glob("*/libra/logs/worker1.log")
+        wait_for(process, lambda: any(tmp_path.glob("*/libra/logs/worker1.log")))
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -120,8 +126,7 @@ def test_a_run_after_a_killed_one_works(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:
-        while next(tmp_path.glob("*/libra/logs/worker1.log"), None) is None:
-            assert process.poll() is None
+        wait_for(process, lambda: any(tmp_path.glob("*/libra/logs/worker1.log")))
         process.kill()
     assert not (tmp_path / "latest").exists()
     assert run(tmp_path, "--mode", "libra")["modes"]["libra"]["counters"]["aggregated"] > 0
@@ -133,12 +138,11 @@ def test_a_worker_that_dies_is_named(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        while next(tmp_path.glob("*/libra/logs/worker2.log"), None) is None:
-            assert process.poll() is None, process.communicate()
+        wait_for(process, lambda: any(tmp_path.glob("*/libra/logs/worker2.log")))
         folder = next(tmp_path.glob("*/libra"))
         pattern = f"workloads.train_worker {folder} 1"
-        while subprocess.run(["pkill", "-KILL", "-f", pattern], check=False).returncode:
-            assert process.poll() is None, process.communicate()
+        kill = ["pkill", "-KILL", "-f", pattern]
+        wait_for(process, lambda: subprocess.run(kill, check=False).returncode == 0)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert err.startswith("error: worker2 was killed by SIGKILL")
