@@ -182,7 +182,7 @@ SWITCHES: Mapping[str, type[compat.Switch]] = {
 def softswitch_argv(grpc_address: str, device_id: int, ports: Mapping[int, str]) -> list[str]:
     """Return the command line of the embedded switch: the package's own, under this Python."""
     return [
-        *(sys.executable, "-c", "from softswitch.cli import main; main()", "run"),
+        *(sys.executable, "-m", "softswitch.cli", "run"),
         *("--grpc", grpc_address, "--device-id", str(device_id)),
         *_port_options(ports),
     ]
