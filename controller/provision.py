@@ -16,7 +16,7 @@ from controller.finsy_log import finsy_failures
 from controller.tables import Entity, Forward, LaneAlign, Local, Membership, Sources
 from controller.targets import Target
 from host_stack.errors import LibraError
-from host_stack.wire import Reason
+from host_stack.wire import REASONS_PER_SLOT, Reason
 
 WRITE_BATCH = 2048
 """Updates of one Write: keeps messages under a megabyte."""
@@ -103,7 +103,7 @@ async def read_reasons(switch: fy.Switch, slot: int) -> dict[str, int]:
     counts = {reason.name.lower(): 0 for reason in Reason}
     counters = switch.read(fy.P4CounterEntry("LibraIngress.reasons"))
     async for entry in counters:  # type: ignore[attr-defined]  # finsy annotates a coroutine
-        owner, reason = divmod(entry.index or 0, 16)
+        owner, reason = divmod(entry.index or 0, REASONS_PER_SLOT)
         if owner in {0, slot} and reason in _REASONS:
             counts[Reason(reason).name.lower()] += entry.packet_count
     return counts

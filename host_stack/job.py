@@ -70,6 +70,12 @@ class Job:
         self._check_addresses()
         self._check_timeouts()
 
+    def worker_address(self, rank: int) -> str:
+        """The address of a worker; `BadInput` if the job has no such rank."""
+        if not 0 <= rank < len(self.workers):
+            raise BadInput(f"rank {rank}: the job has workers 0 to {len(self.workers) - 1}")
+        return self.workers[rank]
+
     def _check_addresses(self) -> None:
         hosts = Counter((*self.workers, self.server, self.switch))
         for address in (*hosts, self.group):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from host_stack.codec import Bytes, Index
+from host_stack.codec import Bytes, Index, Records
 from host_stack.errors import BadInput, PushFailed
 from host_stack.fixedpoint import IntArray
 from host_stack.layout import UDP_PORT
@@ -231,6 +231,3 @@ def gather(records: Records, index: Index) -> Bytes:
     """The packets `index` of an array of records, as a uint8 matrix for `Transport.send`."""
     chosen = records[index]
     return chosen.view(np.uint8).reshape(len(chosen), records.itemsize)
-
-
-Records = NDArray[Any]

@@ -40,6 +40,10 @@ class DrainFormat(IntEnum):
         return 8 if self is DrainFormat.DIGITS else 4
 
 
+REASONS_PER_SLOT = 16
+"""The counter `reasons` has this many places for each job slot."""
+
+
 class Reason(IntEnum):
     """What became of a Libra packet in the switch: an index of its counter `reasons`."""
 

@@ -10,7 +10,7 @@ import zmq
 
 from host_stack.codec import Codec, Records, fill_header, overlay, version_op
 from host_stack.control import HEAD_DONE, RoundRows
-from host_stack.errors import BadInput, PushFailed
+from host_stack.errors import PushFailed
 from host_stack.fixedpoint import FloatArray, IntArray
 from host_stack.job import Job
 from host_stack.kv.ids import server_id
@@ -59,8 +59,7 @@ class Worker:
         self, job: Job, rank: int, placement: Placement, transport: Transport, node: Node
     ) -> None:
         """Attach to a ps-lite node; `rank` is the position of this host in `job.workers`."""
-        if not 0 <= rank < len(job.workers):
-            raise BadInput(f"rank {rank}: the job has {len(job.workers)} workers")
+        job.worker_address(rank)  # refuses a rank that the job does not have
         self.parameters = np.zeros(job.num_keys, np.float32)
         self._job = job
         self._rank = rank

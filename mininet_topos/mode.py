@@ -174,7 +174,7 @@ class ModeRun:
             ],
             name="scheduler",
         )
-        self._await(network, [scheduler], scheduler, "ready")
+        self._await(network, scheduler, "ready")
         server = network.start(
             self._server.name,
             [python, "-m", "workloads.train_server", folder],
@@ -191,46 +191,39 @@ class ModeRun:
             for host in workers
         ]
         for process in (server, *started):
-            ready = self._await(network, [scheduler], process, "ready")
+            ready = self._await(network, process, "ready")
             self.result.switch_answers.append(bool(ready.fields["switch"]))
         before = network.snapshot()
         for process in started:
             process.go()
         while len(self.result.commits) < self._options.rounds or not self.result.server_done:
-            self._check(network, [scheduler])
+            self._check(network)
             on_progress(len(self.result.commits))
             time.sleep(POLL_S)
         for process in started:
-            self._await(network, [scheduler], process, "done")
+            self._await(network, process, "done")
         self.result.traffic = links.difference(network.snapshot(), before)
         for process in (server, *started, scheduler):
             process.wait_exit(READY_S)
         network.processes.check()
         on_progress(self._options.rounds)
 
-    def _await(
-        self,
-        network: StarNetwork,
-        needed: list[SupervisedProcess],
-        process: SupervisedProcess,
-        kind: str,
-    ) -> Event:
+    def _await(self, network: StarNetwork, process: SupervisedProcess, kind: str) -> Event:
         """Wait for an event of one process, and say so at once if another has died."""
         deadline = time.monotonic() + READY_S
         while True:
             try:
                 return process.wait_event(kind, POLL_S)
             except NotReady:
-                self._check(network, needed)
+                self._check(network)
                 if time.monotonic() > deadline:
                     raise
 
     @staticmethod
-    def _check(network: StarNetwork, needed: list[SupervisedProcess]) -> None:
-        """Raise the error of a process that failed, or of one that is needed and has ended."""
+    def _check(network: StarNetwork) -> None:
+        """Raise the error of a process that failed, or of the switch if it has ended at all."""
         network.processes.check()
-        for process in (network.switch.process, *needed):
-            process.require_running()
+        network.switch.process.require_running()
 
     def _take(self, event: Event) -> None:
         fields = dict(event.fields)

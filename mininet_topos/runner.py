@@ -6,6 +6,7 @@ import json
 import os
 import resource
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -122,18 +123,14 @@ def results_folder(out: Path, started: datetime) -> Path:
     name = started.strftime("%Y%m%d-%H%M%S")
     try:
         out.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1000):
+            folder = out / (name if not attempt else f"{name}-{attempt}")
+            with suppress(FileExistsError):
+                folder.mkdir()
+                return folder.resolve()
     except OSError as error:
         raise BadInput(f"results cannot be written to {out}: {error.strerror}") from error
-    for attempt in range(1000):
-        folder = out / (name if not attempt else f"{name}-{attempt}")
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise BadInput(f"results cannot be written to {out}: {error.strerror}") from error
-        return folder.resolve()
-    raise FileExistsError(f"{out / name} and a thousand folders beside it exist")
+    raise BadInput(f"{out / name} and a thousand folders beside it exist")
 
 
 def point_latest(out: Path, folder: Path) -> None:

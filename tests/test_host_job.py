@@ -12,6 +12,7 @@ import pytest
 from host_stack.errors import BadInput
 from host_stack.job import Job
 from tests.host_support import LAYOUT
+from tests.job_in_memory import make_job
 
 JOB = Job(
     job=7, epoch=3, fraction_bits=40, num_keys=100, layout=LAYOUT,
@@ -111,3 +112,12 @@ def test_no_file(tmp_path: Path) -> None:
     """A file that is not there."""
     with pytest.raises(BadInput, match="is not a job file"):
         Job.load(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize("rank", [-1, 128])
+def test_a_rank_that_the_job_does_not_have(rank: int) -> None:
+    """The error says which ranks there are; a negative one does not count from the end."""
+    job = make_job(2, 100, 40, 9700)
+    assert job.worker_address(1) == job.workers[1]
+    with pytest.raises(BadInput, match=f"rank {rank}: the job has workers 0 to 1"):
+        job.worker_address(rank)

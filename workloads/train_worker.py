@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from host_stack.connect import open_transport, worker_node
-from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.placement import Placement
 from host_stack.probe import probe
@@ -22,13 +21,12 @@ from workloads.training import Training, await_start, emit, run_role
 def train(folder: Path, rank: int) -> None:
     """Train the worker's share of every round; emits one `round` event each."""
     job = Job.load(folder / "job.json")
-    if not 0 <= rank < len(job.workers):
-        raise BadInput(f"rank {rank}: the job has workers 0 to {len(job.workers) - 1}")
+    address = job.worker_address(rank)
     training = Training.load(folder / "training.json")
     workload = training.open_workload(len(job.workers))
     placement = Placement.load(folder / "placement.npz")
-    transport = open_transport(job, job.workers[rank], groups=(job.group,))
-    node = worker_node(job, job.workers[rank])
+    transport = open_transport(job, address, groups=(job.group,))
+    node = worker_node(job, address)
     worker = Worker(job, rank, placement, transport, node)
     keys = workload.keys(rank, 0)
     node.start()
