@@ -17,6 +17,7 @@ from controller.targets import TARGETS
 from host_stack.errors import BadInput, LibraError
 from mininet_topos.options import MODES, OPTIMIZERS, RunOptions
 from mininet_topos.runner import run as run_experiment
+from workloads.datasets import KNOWN
 
 app = typer.Typer(
     add_completion=True,
@@ -43,9 +44,7 @@ def common(
 
 @app.command()
 def run(
-    dataset: Annotated[
-        str, typer.Option(help="movielens, synthetic[:NAME=NUMBER,…] or svmlight:FILE.")
-    ] = DEFAULTS.dataset,
+    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(KNOWN)}.")] = DEFAULTS.dataset,
     model: Annotated[
         str | None, typer.Option(help="fm or lr; default: fm for ratings, lr for 0 and 1.")
     ] = None,

@@ -99,7 +99,7 @@ def test_split_is_seeded_disjoint_and_complete(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("criteo", "unknown data set 'criteo'; known: movielens, synthetic"),
+        ("imagenet", "unknown data set 'imagenet'; known: movielens, spamassassin"),
         ("movielens:big", "unknown data set"),
         ("svmlight:", "unknown data set 'svmlight:'"),
         ("svmlight", "svmlight:FILE"),

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from workloads import movielens, options, svmlight, synthetic
+from workloads import movielens, options, spamassassin, svmlight, synthetic
 from workloads.errors import WorkloadError
 from workloads.examples import Examples
 
@@ -16,7 +16,7 @@ Task = Literal["rating", "binary"]
 
 TEST_FRACTION = 0.1
 
-KNOWN = ("movielens", "synthetic[:NAME=NUMBER,…]", "svmlight:FILE")
+KNOWN = ("movielens", "spamassassin[:words=1]", "synthetic[:NAME=NUMBER,…]", "svmlight:FILE")
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ def open_dataset(spec: str, seed: int) -> Dataset:
     """Open a data set by what the user calls it.
 
     - `movielens`: user and film indicators with ratings
+    - `spamassassin`, or `spamassassin:words=1`: mails as features of up to two words, or of one
     - `svmlight:FILE`: a file in svmlight (libsvm) format with binary labels
     - `synthetic`, or `synthetic:examples=N,features=N,nnz=N,exponent=X`: Zipf logistic data that is
       a function of `seed` and the options
@@ -56,6 +57,9 @@ def open_dataset(spec: str, seed: int) -> Dataset:
     if spec == "movielens":
         examples, num_features = movielens.load()
         task = "rating"
+    elif kind == "spamassassin":
+        given = options.parse("data set spamassassin", rest)
+        examples, num_features = spamassassin.load(given)
     elif kind == "synthetic":
         examples, num_features = synthetic.generate(seed, options.parse("data set synthetic", rest))
     elif kind == "svmlight" and colon and rest:

@@ -11,7 +11,7 @@ from workloads import metrics
 from workloads import options as opt
 from workloads.datasets import Dataset, open_dataset
 from workloads.errors import WorkloadError
-from workloads.examples import Examples, Float32Array
+from workloads.examples import Examples, Float32Array, Int64Array
 from workloads.models import Model, make_model
 from workloads.schedule import Schedule
 
@@ -26,8 +26,14 @@ class Workload:
     """
 
     def __init__(
-        self, dataset: Dataset, model: Model, parts: tuple[Examples, Examples], schedule: Schedule
+        self,
+        dataset: Dataset,
+        model: Model,
+        parts: tuple[Examples, Examples],
+        schedule: Schedule,
+        seed: int,
     ) -> None:
+        self._seed = seed
         self.dataset = dataset
         self.model = model
         self.train, self.test = parts
@@ -60,7 +66,7 @@ class Workload:
             )
         schedule = Schedule(len(train), seed=seed, workers=workers, batch_size=batch_size)
         built = make_model(model, data.num_features, data.task, train.labels, model_options)
-        return cls(data, built, (train, test), schedule)
+        return cls(data, built, (train, test), schedule, seed)
 
     def batch(self, worker: int, round_number: int) -> Examples:
         """Return the examples of a worker in a round."""
@@ -102,9 +108,35 @@ class Workload:
         total = len(self.train)
         drawn = np.random.default_rng([seed, 0x5A3B1E]).permutation(total).astype(np.int64)
         drawn = drawn[: max(round(total * fraction), min(self.schedule.batch_size, total))]
+        return self._keys_of(self.train, drawn)
+
+    def training_keys(self) -> Iterator[NDArray[np.uint64]]:
+        """Return the keys of all batches of the first epoch of data, as `keys` gives them.
+
+        They come round by round, and within a round by worker.
+        """
         return (
-            self.model.batch_keys(self.train.take(drawn[start : start + self.schedule.batch_size]))
-            for start in range(0, len(drawn), self.schedule.batch_size)
+            self.keys(worker, number)
+            for number in range(self.schedule.rounds_per_epoch)
+            for worker in range(self.schedule.workers)
+        )
+
+    def held_out_keys(self) -> Iterator[NDArray[np.uint64]]:
+        """Return the keys of batches of the test part, in a seeded order: what no sample has seen.
+
+        Batches are as large as in training; what is left after the last whole one is left out,
+        unless it is all there is.
+        """
+        total, size = len(self.test), self.schedule.batch_size
+        order = np.random.default_rng([self._seed, 0x4E1D]).permutation(total).astype(np.int64)
+        return self._keys_of(self.test, order[: max(total // size * size, min(size, total))])
+
+    def _keys_of(self, part: Examples, rows: Int64Array) -> Iterator[NDArray[np.uint64]]:
+        """Return the keys of each batch of the examples at `rows` of a part of the data."""
+        size = self.schedule.batch_size
+        return (
+            self.model.batch_keys(part.take(rows[start : start + size]))
+            for start in range(0, len(rows), size)
         )
 
     def describe(self) -> dict[str, str | int | float]:
