@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +24,7 @@ from softswitch.dataplane import DataPlane
 from softswitch.errors import BadProgram, PortError, SoftSwitchError
 from softswitch.p4runtime.server import DEFAULT_ADDRESS, P4RuntimeServer
 from softswitch.ports import MAX_PORT
+from softswitch.stf.command import stf
 
 LOGGER = logging.getLogger("softswitch")
 
@@ -134,14 +135,20 @@ def compile_program(
     typer.echo(f"{dataplane.library} {seconds:.1f} s")
 
 
-def main() -> None:
-    """Run the command; errors are one line on stderr with exit code 1, or 2 for wrong usage."""
-    sys.exit(_run(typer.main.get_command(app).main))
+app.command()(stf)
 
 
-def _run(command: Callable[..., object]) -> int:
+def main(before: Sequence[str] = ()) -> None:
+    """Run the command; errors are one line on stderr with exit code 1, or 2 for wrong usage.
+
+    `before` goes before the arguments of the process.
+    """
+    sys.exit(_run(typer.main.get_command(app).main, [*before, *sys.argv[1:]]))
+
+
+def _run(command: Callable[..., object], args: list[str]) -> int:
     try:
-        code = command(prog_name="softswitch", standalone_mode=False)
+        code = command(args, prog_name="softswitch", standalone_mode=False)
     except TyperException as error:
         return _fail(f"{error.format_message()} (see softswitch --help)", error.exit_code)
     except SoftSwitchError as error:
