@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from softswitch.batch import HeldWrites, Library
 from softswitch.binding import load_library, split_records, u64_array
 from softswitch.codegen import generate
 from softswitch.compiler import build
@@ -40,7 +42,7 @@ class DataPlane:
         self.program = program
         self.library = library
         self._lock = threading.RLock()
-        self._lib = load_library(library)
+        self._lib = Library(load_library(library))
         ctx = self._lib.ss_create()
         if not ctx:
             raise ResourceExhausted("no memory for the tables and registers of the program")
@@ -94,6 +96,18 @@ class DataPlane:
         if self._ctx is None:
             raise SoftSwitchError("the data plane is closed")
         return self._ctx
+
+    @contextmanager
+    def hold_writes(self) -> Iterator[HeldWrites]:
+        """Hold back the writes of the calling thread, to apply them as one (`HeldWrites.apply`).
+
+        Writes to tables, counters, registers, groups and sessions are checked and noted at once,
+        so later ones build on them; packets see them when they are applied, all together. Who
+        does not apply them has to undo them by opposite writes before the block ends. One thread
+        at a time; reads of counters and registers see what packets see.
+        """
+        with self._lib.hold(self._open()) as held:
+            yield held
 
     # Tables
 
@@ -179,10 +193,11 @@ class DataPlane:
         with self._lock:
             store = self._table(table)
             handle = store.handle(key, priority)
-            out = u64_array([0, 0])
-            code = self._lib.ss_counters_read(self._open(), 1, store.table.index, handle, 1, out)
-            if code != 0:
+            if not store.table.with_counters:
                 raise NotFound(f"table {table!r} has no direct counter")
+            # An entry that is held back may have no place in the data plane yet: its counts are 0.
+            out = u64_array([0, 0])
+            self._lib.ss_counters_read(self._open(), 1, store.table.index, handle, 1, out)
             return out[0], out[1]
 
     def direct_counter_write(
@@ -212,21 +227,21 @@ class DataPlane:
             register, size = self._register(name)
             _check_run("register", name, register.size, start, count)
             room = ctypes.create_string_buffer(count * size)
-            self._lib.ss_registers_copy(self._open(), register.index, start, count, room, 0)
+            self._lib.ss_registers_read(self._open(), register.index, start, count, room)
             raw = room.raw
         return [int.from_bytes(raw[i : i + size], "little") for i in range(0, count * size, size)]
 
-    def register_write(self, name: str, index: int, value: int) -> None:
-        """Set a cell."""
+    def register_write(self, name: str, index: int, value: int, count: int = 1) -> None:
+        """Set a cell, or a run of `count` cells to the same value."""
         with self._lock:
             register, size = self._register(name)
-            _check_run("register", name, register.size, index, 1)
+            _check_run("register", name, register.size, index, count)
             if not 0 <= value < 1 << register.width:
                 raise InvalidArgument(
                     f"register {name!r}: {value:#x} does not fit {register.width} bits"
                 )
-            data = value.to_bytes(size, "little")
-            self._lib.ss_registers_copy(self._open(), register.index, index, 1, data, 1)
+            data = value.to_bytes(size, "little") * count
+            self._lib.ss_registers_write(self._open(), register.index, index, count, data)
 
     # Packet replication
 

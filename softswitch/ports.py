@@ -9,6 +9,7 @@ import select
 import threading
 from dataclasses import dataclass
 
+from softswitch.batch import Library
 from softswitch.binding import u64_array
 from softswitch.errors import PortError
 
@@ -32,7 +33,7 @@ class PortStats:
 class Ports:
     """Interfaces and the thread that serves them. Not thread-safe except for `wait_cpu`."""
 
-    def __init__(self, lib: ctypes.CDLL, ctx: int) -> None:
+    def __init__(self, lib: Library, ctx: int) -> None:
         self._lib, self._ctx = lib, ctx
         self._names: dict[int, str] = {}
         self._thread: threading.Thread | None = None

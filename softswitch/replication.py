@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from softswitch.batch import Library
 from softswitch.binding import u32_array
 from softswitch.errors import InvalidArgument, NotFound, ResourceExhausted
 
@@ -29,7 +29,7 @@ class CloneSession:
 class Replication:
     """Groups and sessions. Not thread-safe: the data plane serializes calls."""
 
-    def __init__(self, lib: ctypes.CDLL, ctx: int) -> None:
+    def __init__(self, lib: Library, ctx: int) -> None:
         self._lib, self._ctx = lib, ctx
         self.groups: dict[int, tuple[Replica, ...]] = {}
         self.sessions: dict[int, CloneSession] = {}

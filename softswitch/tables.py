@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from softswitch.batch import Library
 from softswitch.binding import Match, u64_array, words
 from softswitch.codegen.keys import KeyLayout
 from softswitch.errors import AlreadyExists, InvalidArgument, NotFound, ResourceExhausted
@@ -26,7 +27,7 @@ class _Stored:
 class TableStore:
     """One table of a running switch. Not thread-safe: the data plane serializes calls."""
 
-    def __init__(self, program: Program, table: Table, lib: ctypes.CDLL, ctx: int) -> None:
+    def __init__(self, program: Program, table: Table, lib: Library, ctx: int) -> None:
         self.table = table
         self._program = program
         self._layout = KeyLayout(table)

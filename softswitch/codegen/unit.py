@@ -55,7 +55,7 @@ def _lines(program: Program) -> Iterator[str]:
     yield from PipelineCode(expressions, program.ingress).functions()
     yield from PipelineCode(expressions, program.egress).functions()
     yield from _deparser(layout)
-    yield '#include "api.h"'
+    yield '#include "batch.h"'
 
 
 def _sizes(layout: Layout) -> Iterator[str]:

@@ -14,7 +14,11 @@ struct ss_ctx *ss_create(void)
     struct ss_ctx *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    pthread_mutex_init(&c->lock, NULL);
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE); /* see batch.h */
+    pthread_mutex_init(&c->lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
     c->start_us = ss_clock_us();
     c->random = c->start_us;
     c->queue_tail = &c->queue_head;

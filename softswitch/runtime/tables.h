@@ -205,17 +205,24 @@ int ss_counter_write(struct ss_ctx *c, int direct, uint32_t which, uint64_t inde
     return counter ? 0 : -ENOENT;
 }
 
-/* Copies cells between a register array and `cells` (in the array's own cell type). */
-void ss_registers_copy(struct ss_ctx *c, uint32_t which, uint64_t start, uint64_t count,
-                       uint8_t *cells, int write)
+/* Reads cells of a register array, in the array's own cell type. */
+void ss_registers_read(struct ss_ctx *c, uint32_t which, uint64_t start, uint64_t count,
+                       uint8_t *cells)
+{
+    uint64_t size;
+    ss_lock(c);
+    const uint8_t *array = ss_register_array(&c->state, which, &size);
+    memcpy(cells, array + start * size, count * size);
+    ss_unlock(c);
+}
+
+void ss_registers_write(struct ss_ctx *c, uint32_t which, uint64_t start, uint64_t count,
+                        const uint8_t *cells)
 {
     uint64_t size;
     ss_lock(c);
     uint8_t *array = ss_register_array(&c->state, which, &size);
-    if (write)
-        memcpy(array + start * size, cells, count * size);
-    else
-        memcpy(cells, array + start * size, count * size);
+    memcpy(array + start * size, cells, count * size);
     ss_unlock(c);
 }
 
