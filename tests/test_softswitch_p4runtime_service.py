@@ -94,17 +94,6 @@ def test_unknown_role(primary: Client) -> None:
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-@pytest.mark.parametrize(
-    "atomicity", [p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC]
-)
-def test_other_atomicity(primary: Client, atomicity: int) -> None:
-    """What the switch cannot do it does not pretend to: nothing of the batch is applied."""
-    with pytest.raises(grpc.RpcError) as caught:
-        primary.write(insert(table_entry=l2_entry(b"\x01")), atomicity=atomicity)
-    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    assert primary.read(L2) == []
-
-
 def test_batch_goes_on_after_errors(primary: Client) -> None:
     """Each update is attempted; the details have one error per update, in order."""
     primary.write(insert(table_entry=l2_entry(b"\x01")))

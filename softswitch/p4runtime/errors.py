@@ -122,7 +122,8 @@ def batch_status(results: Sequence[P4RuntimeError | None]) -> tuple[str, bytes |
     None where they would not fit in the metadata that clients accept; the message says so.
     """
     failed = [(index, error) for index, error in enumerate(results) if error is not None]
-    first, error = failed[0]
+    # What was given up because of another element does not say what is wrong.
+    first, error = min(failed, key=lambda item: item[1].code is grpc.StatusCode.ABORTED)
     message = (
         f"{len(failed)} of {len(results)} failed; the first is number {first}: "
         f"{_clip(error.message)}"

@@ -21,8 +21,7 @@ def modify_register(schema: Schema, dataplane: DataPlane, message: p4r.RegisterE
     if not message.HasField("data"):
         raise invalid(f"register {info.name}: the data to write is not set")
     value = _from_wire(info, message.data)
-    for index in selected:
-        dataplane.register_write(info.name, index, value)
+    dataplane.register_write(info.name, selected.start, value, len(selected))
 
 
 def read_registers(

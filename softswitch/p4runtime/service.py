@@ -12,8 +12,9 @@ from finsy.proto import p4r, p4r_grpc
 
 from softswitch.errors import SoftSwitchError
 from softswitch.p4runtime.arbitration import Arbitration
+from softswitch.p4runtime.batches import attempt, write_batch
 from softswitch.p4runtime.device import Device
-from softswitch.p4runtime.entities import apply_update, read_entities
+from softswitch.p4runtime.entities import read_entities
 from softswitch.p4runtime.errors import (
     STATUS_DETAILS_KEY,
     P4RuntimeError,
@@ -22,7 +23,6 @@ from softswitch.p4runtime.errors import (
     from_engine,
     invalid,
     not_found,
-    unimplemented,
 )
 from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.stream import Stream
@@ -85,7 +85,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         return _guard(context, lambda: self._get_config(request))
 
     def Write(self, request: p4r.WriteRequest, context: Any) -> p4r.WriteResponse:
-        """Apply a batch of updates; each is attempted (CONTINUE_ON_ERROR)."""
+        """Apply a batch of updates."""
         _abort_batch(context, _guard(context, lambda: self._write(request)))
         return p4r.WriteResponse()
 
@@ -136,10 +136,8 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._check_device(request.device_id)
         with self._device.lock:
             self._check_primary(request)
-            if request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
-                raise unimplemented("only atomicity CONTINUE_ON_ERROR is supported by this switch")
             pipeline = self._device.pipeline()
-            return [_attempt(apply_update, pipeline, update) for update in request.updates]
+            return write_batch(pipeline, request.updates, request.atomicity)
 
     def _read(
         self, request: p4r.ReadRequest
@@ -152,7 +150,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
         with self._device.lock:
             pipeline = self._device.pipeline()
-            errors = [_attempt(look, pipeline, query) for query in request.entities]
+            errors = [attempt(look, pipeline, query) for query in request.entities]
         return results, errors
 
     def _check_device(self, device_id: int) -> None:
@@ -166,20 +164,6 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     ) -> None:
         election_id = request.election_id if request.HasField("election_id") else None
         self._arbitration.check_primary(request.role, election_id)
-
-
-def _attempt(
-    work: Callable[[Pipeline, Any], None], pipeline: Pipeline, item: Any
-) -> P4RuntimeError | None:
-    """Do one element of a batch; return its error, if any."""
-    try:
-        work(pipeline, item)
-    except SoftSwitchError as error:
-        return from_engine(error)
-    except Exception:
-        LOGGER.exception("an element of a batch failed")
-        return P4RuntimeError(grpc.StatusCode.INTERNAL, "internal error; the switch's log has more")
-    return None
 
 
 def _guard(context: Any, work: Callable[[], ResultT]) -> ResultT:

@@ -60,6 +60,15 @@ class TableEntries:
         }
         self._default_metadata: dict[int, tuple[bytes, int]] = {}
 
+    def write(self, kind: int, message: p4r.TableEntry) -> None:
+        """Insert, modify or delete; `kind` is a p4r.Update.Type. Raises P4RuntimeError."""
+        if kind == p4r.Update.INSERT:
+            self.insert(message)
+        elif kind == p4r.Update.MODIFY:
+            self.modify(message)
+        else:
+            self.delete(message)
+
     def insert(self, message: p4r.TableEntry) -> None:
         """Add an entry; raises P4RuntimeError."""
         table = self._schema.table(message.table_id)
@@ -156,6 +165,26 @@ class TableEntries:
         stored = self._find(table, _slot(table, message.table_entry))
         if message.HasField("data"):
             self._set_counts(table, stored.entry, counts_from_wire(message.data))
+
+    def before(self, kind: int, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
+        """Return the entry that a MODIFY or DELETE is about to change, as far as it changes it."""
+        table = self._schema.table(message.table_id)
+        if message.is_default_action:
+            entry = self._default(table, p4r.TableEntry())
+            entry.is_const = False
+            return iter([p4r.Entity(table_entry=entry)])
+        stored = self._find(table, _slot(table, message))
+        whole = kind == p4r.Update.DELETE
+        with_counts = whole or message.HasField("counter_data")
+        counts = self._counts(table, stored) if with_counts else None
+        return _entry_before(table, stored, counts, with_action=whole or message.HasField("action"))
+
+    def counter_before(self, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
+        """Return the direct counter that a MODIFY is about to change."""
+        table = self._counted(message.table_entry)
+        stored = self._find(table, _slot(table, message.table_entry))
+        counts = self._counts(table, stored)
+        return iter([p4r.Entity(direct_counter_entry=_counter_to_wire(table, stored, counts))])
 
     def _modify_default(self, table: TableInfo, message: p4r.TableEntry) -> None:
         if message.match or message.priority:
@@ -341,6 +370,16 @@ def _to_wire(table: TableInfo, stored: Stored, counts: Counts | None) -> p4r.Tab
     if counts is not None:
         message.counter_data.CopyFrom(counter_data(counts))
     return message
+
+
+def _entry_before(
+    table: TableInfo, stored: Stored, counts: Counts | None, *, with_action: bool
+) -> Iterator[p4r.Entity]:
+    entry = _to_wire(table, stored, counts)
+    entry.is_const = False
+    if not with_action:
+        entry.ClearField("action")
+    yield p4r.Entity(table_entry=entry)
 
 
 def _counter_to_wire(
