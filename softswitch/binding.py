@@ -33,6 +33,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ss_table_modify": (None, [c_void_p, c_uint32, c_uint32, c_uint32, _U64S]),
     "ss_table_delete": (None, [c_void_p, c_uint32, c_uint32, POINTER(Match)]),
     "ss_table_default": (None, [c_void_p, c_uint32, c_uint32, _U64S]),
+    "ss_member_set": (c_int, [c_void_p, c_uint32, c_uint32, c_uint32, _U64S]),
+    "ss_selection_set": (c_int, [c_void_p, c_uint32, c_uint32, c_int, _U32S, c_uint32]),
     "ss_counters_read": (c_int, [c_void_p, c_int, c_uint32, c_uint64, c_uint64, _U64S]),
     "ss_counter_write": (c_int, [c_void_p, c_int, c_uint32, c_uint64, c_uint64, c_uint64]),
     "ss_registers_read": (None, [c_void_p, c_uint32, c_uint64, c_uint64, c_char_p]),

@@ -19,14 +19,32 @@ from softswitch.batch import HeldWrites, Library
 from softswitch.binding import load_library, split_records, u64_array
 from softswitch.codegen import generate
 from softswitch.compiler import build
+from softswitch.engine import Handle
 from softswitch.errors import InvalidArgument, NotFound, ResourceExhausted, SoftSwitchError
 from softswitch.load import load_program
 from softswitch.ports import MAX_PACKET_BYTES, MAX_PORT, Ports, PortStats
-from softswitch.program import CounterArray, MatchKey, Program, RegisterArray, TableEntry
+from softswitch.profiles import GroupMember, ProfileStore
+from softswitch.program import (
+    CounterArray,
+    MatchKey,
+    Program,
+    Reference,
+    RegisterArray,
+    TableEntry,
+)
 from softswitch.replication import CloneSession, Replica, Replication
 from softswitch.tables import TableStore
 
-__all__ = ["CloneSession", "DataPlane", "MatchKey", "PortStats", "Replica", "TableEntry"]
+__all__ = [
+    "CloneSession",
+    "DataPlane",
+    "GroupMember",
+    "MatchKey",
+    "PortStats",
+    "Reference",
+    "Replica",
+    "TableEntry",
+]
 
 _LOG_BYTES = 512
 
@@ -49,10 +67,18 @@ class DataPlane:
         self._ctx: int | None = ctx
         self._ports = Ports(self._lib, ctx)
         self._replication = Replication(self._lib, ctx)
+        self._handle = Handle(self._lib, ctx, self._lock)
+        self.profiles = {
+            name: ProfileStore(program, profile, self._handle)
+            for name, profile in program.action_profiles.items()
+        }
+        """Action profiles by name."""
         self._cpu_port: int | None = None
         try:
             self._tables = {
-                name: TableStore(program, table, self._lib, ctx)
+                name: TableStore(
+                    program, table, self._lib, ctx, self.profiles.get(table.profile or "")
+                )
                 for name, table in program.tables.items()
             }
         except SoftSwitchError:
@@ -91,6 +117,7 @@ class DataPlane:
             finally:
                 self._lib.ss_destroy(self._ctx)
                 self._ctx = None
+                self._handle.close()
 
     def _open(self) -> int:
         if self._ctx is None:

@@ -46,3 +46,7 @@ class ResourceExhausted(SoftSwitchError):
 
 class InvalidArgument(SoftSwitchError):
     """A value is out of range or of the wrong kind."""
+
+
+class InUse(SoftSwitchError):
+    """Something else refers to the object, which therefore cannot be removed."""

@@ -40,17 +40,27 @@ class MatchKey:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """What an entry of a table with an action profile points to: a member, or a group of them."""
+
+    id: int
+    is_group: bool = False
+
+
+@dataclass(frozen=True)
 class TableEntry:
     """One entry of a table.
 
-    A higher `priority` wins; it is 0 when the table has no ternary, range or optional field.
+    A higher `priority` wins; it is 0 when the table has no ternary, range or optional field. In a
+    table with an action profile `target` says what happens, and `action` and `params` are empty.
     """
 
     key: tuple[MatchKey, ...]
     priority: int
-    action: str
-    params: tuple[int, ...]
+    action: str = ""
+    params: tuple[int, ...] = ()
     is_const: bool = False
+    target: Reference | None = None
 
 
 @dataclass(frozen=True)
@@ -157,7 +167,8 @@ class Table:
     """A match-action table.
 
     `actions` maps the name of each allowed action to its index in `Program.actions`. A table
-    whose `const_entries` is not empty is immutable.
+    whose `const_entries` is not empty is immutable. `profile` names its action profile, if it has
+    one.
     """
 
     name: str
@@ -173,6 +184,7 @@ class Table:
     default_params_are_const: bool
     with_counters: bool
     support_timeout: bool
+    profile: str | None = None
 
     @property
     def uses_priority(self) -> bool:
@@ -183,6 +195,22 @@ class Table:
     def is_const(self) -> bool:
         """True when the control plane may not change the entries."""
         return bool(self.const_entries)
+
+
+@dataclass(frozen=True)
+class ActionProfile:
+    """Members, which are actions with their parameters, that entries of tables point to.
+
+    `actions` maps the names of the actions of its tables to their index in `Program.actions`.
+    `selector` names the calculation that picks a member of a group; without one there are no
+    groups.
+    """
+
+    name: str
+    index: int
+    max_size: int
+    actions: dict[str, int]
+    selector: str | None
 
 
 @dataclass(frozen=True)
@@ -236,6 +264,7 @@ class Program:
     union_stacks: tuple[UnionStack, ...]
     actions: tuple[Action, ...]
     tables: dict[str, Table]
+    action_profiles: dict[str, ActionProfile]
     counter_arrays: dict[str, CounterArray]
     register_arrays: dict[str, RegisterArray]
     field_lists: dict[int, FieldList]

@@ -6,12 +6,15 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from softswitch.actions import action_words
 from softswitch.batch import Library
-from softswitch.binding import Match, u64_array, words
+from softswitch.binding import Match, u64_array
 from softswitch.codegen.keys import KeyLayout
+from softswitch.engine import Handles
 from softswitch.errors import AlreadyExists, InvalidArgument, NotFound, ResourceExhausted
 from softswitch.matching import CompiledMatch, check_priority, compile_match, normalize
-from softswitch.program import MatchKey, Program, Table, TableEntry
+from softswitch.profiles import ProfileStore
+from softswitch.program import MatchKey, Program, Reference, Table, TableEntry
 
 NO_ACTION = 0xFFFFFFFF
 EntryKey = tuple[tuple[MatchKey, ...], int]
@@ -25,17 +28,28 @@ class _Stored:
 
 
 class TableStore:
-    """One table of a running switch. Not thread-safe: the data plane serializes calls."""
+    """One table of a running switch. Not thread-safe: the data plane serializes calls.
 
-    def __init__(self, program: Program, table: Table, lib: Library, ctx: int) -> None:
+    `profile` is the table's action profile, if it has one.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        table: Table,
+        lib: Library,
+        ctx: int,
+        profile: ProfileStore | None = None,
+    ) -> None:
         self.table = table
         self._program = program
         self._layout = KeyLayout(table)
         self._positions = {name: i for i, name in enumerate(table.actions)}
         self._lib, self._ctx = lib, ctx
+        self._profile = profile
+        self._default_member: Reference | None = None
         self._entries: dict[EntryKey, _Stored] = {}
-        self._free: list[int] = []
-        self._next_handle = 0
+        self._handles = Handles()
         self._default: tuple[str, tuple[int, ...]] = ("", ())
         self.reset_default()
         for entry in table.const_entries:
@@ -50,7 +64,7 @@ class TableStore:
 
     def _insert(self, entry: TableEntry) -> None:
         key = self._key(entry.key, entry.priority)
-        data = self._action_data(entry.action, entry.params)
+        action, data = self._action_data(entry)
         if key in self._entries:
             raise AlreadyExists(f"table {self.table.name!r} has an entry with this key already")
         if len(self._entries) >= max(self.table.max_size, len(self.table.const_entries)):
@@ -58,24 +72,24 @@ class TableStore:
                 f"table {self.table.name!r} is full: its size is {self.table.max_size}"
             )
         compiled = compile_match(self._layout, key[0])
-        handle = compiled.direct if compiled.direct is not None else self._take_handle()
+        handle = compiled.direct if compiled.direct is not None else self._handles.take()
         stored = _Stored(replace(entry, key=key[0]), handle, compiled)
         match = self._c_match(stored)
-        action = self._positions[entry.action]
         code = self._lib.ss_table_add(self._ctx, self.table.index, handle, match, action, data)
         if code != 0:
             self._release_handle(stored)
             raise ResourceExhausted(f"no memory for another entry of table {self.table.name!r}")
         self._entries[key] = stored
+        self._refer(entry.target, None)
 
     def modify(self, entry: TableEntry) -> None:
         """Change the action of an entry. Raises NotFound or InvalidArgument."""
         self._check_mutable()
         key = self._key(entry.key, entry.priority)
-        data = self._action_data(entry.action, entry.params)
+        action, data = self._action_data(entry)
         stored = self._find(key)
-        action = self._positions[entry.action]
         self._lib.ss_table_modify(self._ctx, self.table.index, stored.handle, action, data)
+        self._refer(entry.target, stored.entry.target)
         self._entries[key] = replace(stored, entry=replace(entry, key=key[0], is_const=False))
 
     def delete(self, key: Sequence[MatchKey], priority: int) -> None:
@@ -86,6 +100,7 @@ class TableStore:
         match = self._c_match(stored)
         self._lib.ss_table_delete(self._ctx, self.table.index, stored.handle, match)
         del self._entries[full_key]
+        self._refer(None, stored.entry.target)
         self._release_handle(stored)
 
     def entries(self) -> list[TableEntry]:
@@ -105,18 +120,33 @@ class TableStore:
             raise InvalidArgument(f"the default action of table {table.name!r} is const")
         if table.default_params_are_const and tuple(params) != table.default_params:
             raise InvalidArgument(f"the default entry of table {table.name!r} is const")
-        data = self._action_data(action, params)
-        self._lib.ss_table_default(self._ctx, table.index, self._positions[action], data)
+        words = self._words(action, params)
+        if self._profile is None:
+            number, data = self._positions[action], u64_array(words)
+            self._lib.ss_table_default(self._ctx, table.index, number, data)
+        else:
+            self._set_default_member(self._profile, self._profile.add_hidden(action, params))
         self._default = (action, tuple(params))
 
     def reset_default(self) -> None:
         """Return to the default action of the program."""
         table = self.table
         if table.default_action is None:
-            self._lib.ss_table_default(self._ctx, table.index, NO_ACTION, u64_array(()))
+            if self._profile is not None:
+                self._set_default_member(self._profile, None)
+            else:
+                self._lib.ss_table_default(self._ctx, table.index, NO_ACTION, u64_array(()))
             self._default = ("", ())
             return
         self.set_default(table.default_action, table.default_params)
+
+    def _set_default_member(self, profile: ProfileStore, member: Reference | None) -> None:
+        """Let a miss run a member that no one else knows of, or nothing."""
+        target = NO_ACTION if member is None else profile.resolve(member)
+        self._lib.ss_table_default(self._ctx, self.table.index, target, u64_array(()))
+        if self._default_member is not None:
+            profile.delete_member(self._default_member.id)
+        self._default_member = member
 
     def get_default(self) -> tuple[str, tuple[int, ...]]:
         """Return the default action, "" when there is none."""
@@ -140,24 +170,33 @@ class TableStore:
             raise NotFound(f"table {self.table.name!r} has no entry with this key and priority")
         return stored
 
-    def _action_data(self, action: str, params: Sequence[int]) -> ctypes.Array[ctypes.c_uint64]:
-        if action not in self.table.actions:
-            allowed = ", ".join(sorted(self.table.actions)) or "none"
-            raise InvalidArgument(
-                f"table {self.table.name!r} does not allow action {action!r} (allowed: {allowed})"
-            )
-        declared = self._program.actions[self.table.actions[action]].params
-        if len(params) != len(declared):
-            raise InvalidArgument(
-                f"action {action!r} takes {len(declared)} parameters, {len(params)} were given"
-            )
-        for value, param in zip(params, declared, strict=True):
-            if not 0 <= value < 1 << param.width:
+    def _action_data(self, entry: TableEntry) -> tuple[int, ctypes.Array[ctypes.c_uint64]]:
+        """Return what the entry does, as the C side takes it."""
+        if self._profile is not None:
+            if entry.target is None or entry.action:
                 raise InvalidArgument(
-                    f"action {action!r}, parameter {param.name!r}: {value:#x} does not fit "
-                    f"{param.width} bits"
+                    f"table {self.table.name!r} has an action profile: its entries need a member "
+                    "or a group as target, and no action"
                 )
-        return u64_array(words(params, [p.width for p in declared]))
+            return self._profile.resolve(entry.target), u64_array(())
+        if entry.target is not None:
+            raise InvalidArgument(
+                f"table {self.table.name!r} has no action profile: give an action"
+            )
+        words = self._words(entry.action, entry.params)
+        return self._positions[entry.action], u64_array(words)
+
+    def _words(self, action: str, params: Sequence[int]) -> list[int]:
+        owner, allowed = f"table {self.table.name!r}", self.table.actions
+        return action_words(owner, allowed, self._program, action, params)
+
+    def _refer(self, new: Reference | None, old: Reference | None) -> None:
+        """Count what entries refer to, so that it is not removed under them."""
+        if self._profile is not None:
+            if new is not None:
+                self._profile.acquire(new)
+            if old is not None:
+                self._profile.release(old)
 
     def _c_match(self, stored: _Stored) -> Match:
         data = u64_array(stored.match.words)
@@ -165,12 +204,6 @@ class TableStore:
         match = stored.match
         return Match(pointer, match.expansions, match.prefix_len, stored.entry.priority)
 
-    def _take_handle(self) -> int:
-        if self._free:
-            return self._free.pop()
-        self._next_handle += 1
-        return self._next_handle - 1
-
     def _release_handle(self, stored: _Stored) -> None:
         if stored.match.direct is None:
-            self._free.append(stored.handle)
+            self._handles.give_back(stored.handle)

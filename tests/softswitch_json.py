@@ -96,6 +96,10 @@ class ProgramBuilder:
         self.calculations: list[Json] = []
         self.checksums: list[Json] = []
         self.field_lists: list[Json] = []
+        self.profiles: list[Json] = []
+        self.meters: list[Json] = []
+        self.value_sets: list[Json] = []
+        self.learn_lists: list[Json] = []
         self.states: list[Json] = []
         self.deparser: list[str] = []
         self.pipelines = {
@@ -277,13 +281,13 @@ class ProgramBuilder:
                         "parse_states": self.states,
                     }
                 ],
-                "parse_vsets": [],
+                "parse_vsets": self.value_sets,
                 "deparsers": [{"name": "deparser", "id": 0, "order": self.deparser}],
-                "meter_arrays": [],
+                "meter_arrays": self.meters,
                 "counter_arrays": self.counters,
                 "register_arrays": self.registers,
                 "calculations": self.calculations,
-                "learn_lists": [],
+                "learn_lists": self.learn_lists,
                 "actions": self.actions,
                 "pipelines": [
                     {
@@ -292,7 +296,7 @@ class ProgramBuilder:
                         "init_table": parts["init"],
                         "tables": parts["tables"],
                         "conditionals": parts["conditionals"],
-                        "action_profiles": [],
+                        "action_profiles": self.profiles if name == "ingress" else [],
                     }
                     for i, (name, parts) in enumerate(self.pipelines.items())
                 ],

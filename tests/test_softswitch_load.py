@@ -85,6 +85,10 @@ def _jump_out(data: Any) -> None:
 BAD = [
     (lambda d: d["headers"][1].update(header_type="nothing"), "no header type 'nothing'"),
     (lambda d: d["header_types"][2]["fields"][0].__setitem__(1, 0), "width 0"),
+    (
+        lambda d: d["pipelines"][0]["tables"][-1].update(type="indirect", action_profile="p"),
+        "no action profile 'p'",
+    ),
     (lambda d: d["header_types"][2]["fields"][0].__setitem__(1, 10**6), "allowed is 1 to"),
     (lambda d: d["deparsers"][0]["order"].append("nothing"), "no header 'nothing'"),
     (lambda d: d["deparsers"][0]["order"].append("standard_metadata"), "cannot be emitted"),
@@ -110,8 +114,7 @@ UNSUPPORTED = [
     (lambda d: d["meter_arrays"].append({"name": "m"}), "meter"),
     (lambda d: d["parse_vsets"].append({"name": "v"}), "parser value set"),
     (lambda d: d["extern_instances"].append({"name": "e"}), "extern instance"),
-    (lambda d: d["pipelines"][0]["tables"][-1].update(type="indirect"), "action profile"),
-    (lambda d: d["pipelines"][0]["tables"][-1].update(type="indirect_ws"), "action selector"),
+    (lambda d: d["pipelines"][0]["tables"][-1].update(type="odd"), "table of type 'odd'"),
     (lambda d: d["calculations"][0].update(algo="xxh64"), "hash algorithm 'xxh64'"),
     (
         lambda d: d["actions"][0]["primitives"].append({"op": "fly", "parameters": []}),

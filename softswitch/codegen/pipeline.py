@@ -112,16 +112,32 @@ class PipelineCode:
             first = f"(const struct ss_entry{n} *)c->tables[{n}].entries"
             yield f"    if (hit) ss_count(&c->tables[{n}].counters[e - {first}], p);"
         yield f"    if (!hit) e = (const struct ss_entry{n} *)c->tables[{n}].default_entry;"
-        yield "    switch (e->action) {"
-        for position, action in enumerate(table.actions.values()):
+        yield from self._run(node, table, bounds)
+        yield "    }"
+
+    def _run(self, node: TableNode, table: Table, bounds: tuple[int, int]) -> Iterator[str]:
+        """Yield the call of the action of entry `e`, or of the member that it points to."""
+        source, positions = "e", {a: i for i, a in enumerate(table.actions.values())}
+        if table.profile is not None:
+            profile, source = self.program.action_profiles[table.profile], "m"
+            positions = {a: i for i, a in enumerate(profile.actions.values())}
+            struct = f"const struct ss_member{profile.index}"
+            yield f"    {struct} *m = ss_member{profile.index}(c, p, e->target);"
+            yield "    switch (m ? m->action : 0) {"
+        else:
+            yield "    switch (e->action) {"
+        for action in table.actions.values():
+            position = positions[action]
             params = range(len(self.program.actions[action].params))
-            args = [f"e->d{position}.a{i}" for i in params]
+            args = [f"{source}->d{position}.a{i}" for i in params]
             jump = self._after(node, action, bounds)
             yield f"    case {position + 1}: {self._call(action, args)} {jump}"
         yield "    }"
         after_none = node.miss if node.miss is not None else node.after_default
+        after_hit = node.hit if node.hit is not None else node.after_default
+        if table.profile is not None and after_hit != after_none:  # an empty group is a hit
+            yield f"    if (hit) {self._go(after_hit, bounds)}"
         yield f"    {self._go(after_none, bounds)}"
-        yield "    }"
 
     def _after(self, node: TableNode, action: int, bounds: tuple[int, int]) -> str:
         """Return the jump after an action; a missing hit or miss target is that of the action."""

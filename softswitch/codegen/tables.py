@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from softswitch.codegen.entries import encoder, entry_struct
 from softswitch.codegen.keys import KeyLayout
-from softswitch.codegen.layout import Layout, c_type, is_wide
+from softswitch.codegen.layout import Layout, is_wide
 from softswitch.errors import UnsupportedConstruct
 from softswitch.program import KeyField, Table
 
@@ -34,7 +35,6 @@ class Tables:
         """Yield entry structs, encoders, lookups and the array of table descriptions."""
         for table in self.tables:
             yield from self._entry(table)
-            yield from self._encoder(table)
             if table.keys:
                 yield from self._lookup(table)
         yield "static const struct ss_table_info ss_table_infos[] = {"
@@ -51,42 +51,18 @@ class Tables:
         yield "};"
 
     def _entry(self, table: Table) -> Iterator[str]:
-        yield f"struct ss_entry{table.index} {{"
-        yield "    uint16_t action; /* position in the table's list, + 1; 0: none */"
-        yield "    union {"
-        for position, action in enumerate(table.actions.values()):
-            params = self.program.actions[action].params
-            if params:
-                fields = " ".join(f"{c_type(p.width)} a{i};" for i, p in enumerate(params))
-                yield f"        struct {{ {fields} }} d{position};"
-        yield "        uint8_t none;"
-        yield "    };"
-        yield "};"
-
-    def _encoder(self, table: Table) -> Iterator[str]:
+        """Yield the struct of an entry and the function that fills one."""
         n = table.index
-        yield f"static void ss_encode{n}(void *entry, uint32_t action, const uint64_t *w)"
+        if table.profile is None:
+            actions = [self.program.actions[a] for a in table.actions.values()]
+            yield from entry_struct(f"ss_entry{n}", actions)
+            yield from encoder(f"ss_encode{n}", f"ss_entry{n}", actions)
+            return
+        yield f"struct ss_entry{n} {{ uint32_t action, target; }}; /* action: 0 if free */"
+        yield f"static void ss_encode{n}(void *entry, uint32_t target, const uint64_t *w)"
         yield "{"
-        yield f"    struct ss_entry{n} *e = entry;"
         yield "    (void)w;"
-        yield "    memset(e, 0, sizeof *e);"
-        yield "    e->action = (uint16_t)(action + 1);"
-        yield "    switch (action) {"
-        for position, action in enumerate(table.actions.values()):
-            params = self.program.actions[action].params
-            if not params:
-                continue
-            yield f"    case {position}:"
-            word = 0
-            for i, param in enumerate(params):
-                target = f"e->d{position}.a{i}"
-                if param.width <= 64:
-                    yield f"        {target} = ({c_type(param.width)})w[{word}];"
-                else:
-                    yield f"        {target} = SS_U128(w[{word + 1}], w[{word}]);"
-                word += (param.width + 63) // 64
-            yield "        break;"
-        yield "    }"
+        yield f"    *(struct ss_entry{n} *)entry = (struct ss_entry{n}){{1, target}};"
         yield "}"
 
     def _value(self, key: KeyField, low: int, width: int) -> str:

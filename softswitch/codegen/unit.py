@@ -11,6 +11,7 @@ from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import Layout
 from softswitch.codegen.parser import Parser
 from softswitch.codegen.pipeline import PipelineCode
+from softswitch.codegen.profiles import Profiles
 from softswitch.codegen.standard import accessors
 from softswitch.codegen.state import (
     saved_functions,
@@ -51,6 +52,7 @@ def _lines(program: Program) -> Iterator[str]:
     for action in program.actions:
         yield from actions.function(action)
     yield from Tables(layout).definitions()
+    yield from Profiles(layout, calculations).definitions()
     yield from Parser(expressions, actions).function()
     yield from PipelineCode(expressions, program.ingress).functions()
     yield from PipelineCode(expressions, program.egress).functions()
@@ -70,6 +72,8 @@ def _sizes(layout: Layout) -> Iterator[str]:
         "SS_NUM_STACKS": max(len(program.stacks) + len(program.union_stacks), 1),
         "SS_TABLE_COUNT": len(program.tables),
         "SS_NUM_TABLES": max(len(program.tables), 1),
+        "SS_PROFILE_COUNT": len(program.action_profiles),
+        "SS_NUM_PROFILES": max(len(program.action_profiles), 1),
         "SS_HEADROOM": (header_bytes + 127) // 64 * 64,
     }
     yield from (f"#define {name} {value}" for name, value in sizes.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from softswitch.errors import BadProgram, UnsupportedConstruct
@@ -12,6 +13,7 @@ from softswitch.load.expressions import ExpressionReader
 from softswitch.load.names import Names, read_headers
 from softswitch.load.parsers import ParserReader, read_deparser
 from softswitch.load.pipelines import PipelineReader
+from softswitch.load.profiles import read_profiles, read_selectors
 from softswitch.load.reader import Reader, hex_value, text_pair
 from softswitch.load.tables import TableReader
 from softswitch.program import (
@@ -55,13 +57,14 @@ def load_program(bmv2_json: bytes) -> Program:
     registers = _registers(root, names)
     counters = _counters(root, names)
     calculations = _calculations(root, names)
+    selectors = read_selectors(root, names, read_calculation)
     action_reader = ActionReader(names)
     by_id: dict[int, Action] = {}
     for index, reader in enumerate(root.objects("actions")):
         by_id[reader.integer("id")] = action_reader.read(reader, index)
     if len(by_id) != len(root.array("actions")):
         raise BadProgram("two actions have the same id")
-    tables, pipelines = _pipelines(root, names, by_id)
+    tables, pipelines = _pipelines(root, names, by_id, selectors)
     states, init_state = ParserReader(names).read(root)
     return Program(
         headers=tuple(names.headers),
@@ -69,10 +72,11 @@ def load_program(bmv2_json: bytes) -> Program:
         union_stacks=tuple(names.union_stacks.values()),
         actions=tuple(by_id.values()),
         tables=tables,
+        action_profiles=read_profiles(root, selectors, tables),
         counter_arrays=counters,
         register_arrays=registers,
         field_lists=_field_lists(root, names),
-        calculations=calculations,
+        calculations=(*calculations, *(s for s in selectors.values() if s is not None)),
         checksums=_checksums(root, names),
         errors=_errors(root),
         parse_states=states,
@@ -119,13 +123,19 @@ def _counters(root: Reader, names: Names) -> dict[str, CounterArray]:
 def _calculations(root: Reader, names: Names) -> tuple[Calculation, ...]:
     result: list[Calculation] = []
     for r in root.objects("calculations", optional=True):
-        name, algorithm = r.text("name"), r.text("algo")
-        if algorithm not in ALGORITHMS:
-            raise UnsupportedConstruct(f"hash algorithm {algorithm!r}", f"calculation {name!r}")
-        inputs = tuple(_calculation_input(i, names) for i in r.objects("input"))
-        result.append(Calculation(name, algorithm, inputs))
+        name = r.text("name")
+        result.append(read_calculation(r, names, name))
         names.calculations.add(name)
     return tuple(result)
+
+
+def read_calculation(reader: Reader, names: Names, name: str) -> Calculation:
+    """Read the algorithm and the inputs of a hash."""
+    algorithm = reader.text("algo")
+    if algorithm not in ALGORITHMS:
+        raise UnsupportedConstruct(f"hash algorithm {algorithm!r}", f"calculation {name!r}")
+    inputs = tuple(_calculation_input(i, names) for i in reader.objects("input"))
+    return Calculation(name, algorithm, inputs)
 
 
 def _calculation_input(reader: Reader, names: Names) -> CalculationInput:
@@ -179,7 +189,10 @@ def _checksums(root: Reader, names: Names) -> tuple[Checksum, ...]:
 
 
 def _pipelines(
-    root: Reader, names: Names, actions: dict[int, Action]
+    root: Reader,
+    names: Names,
+    actions: dict[int, Action],
+    selectors: Mapping[str, Calculation | None],
 ) -> tuple[dict[str, Table], dict[str, Pipeline]]:
     readers = {r.text("name"): r for r in root.objects("pipelines")}
     if set(readers) != {"ingress", "egress"}:
@@ -187,7 +200,7 @@ def _pipelines(
             f"pipelines {sorted(readers)} (v1model has ingress and egress)", "pipelines"
         )
     tables: dict[str, Table] = {}
-    table_reader = TableReader(names, actions)
+    table_reader = TableReader(names, actions, selectors)
     for pipeline in readers.values():
         for r in pipeline.objects("tables"):
             table = table_reader.read(r, len(tables))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from softswitch.errors import BadProgram, UnsupportedConstruct
@@ -14,20 +15,20 @@ MAX_TABLE_SIZE = 1 << 24
 
 
 class TableReader:
-    """Reads tables; `actions` by id in the JSON file."""
+    """Reads tables; `actions` by id in the JSON file, `profiles` are the names there are."""
 
-    def __init__(self, names: Names, actions: dict[int, Action]) -> None:
+    def __init__(
+        self, names: Names, actions: dict[int, Action], profiles: Container[str] = ()
+    ) -> None:
         self.names = names
         self.actions = actions
+        self.profiles = profiles
 
     def read(self, reader: Reader, index: int) -> Table:
         """Read one entry of a pipeline's tables."""
         name = reader.text("name")
         where = f"table {name!r}"
-        kind = reader.text("type")
-        if kind != "simple":
-            construct = "action selector" if kind == "indirect_ws" else "action profile"
-            raise UnsupportedConstruct(construct, where)
+        profile = self._profile(reader, where)
         if reader.has("direct_meters"):
             raise UnsupportedConstruct("direct meter", where)
         keys = tuple(self._key(r) for r in reader.objects("key"))
@@ -57,7 +58,22 @@ class TableReader:
             default_params_are_const=const_params,
             with_counters=reader.flag("with_counters", False),
             support_timeout=reader.flag("support_timeout", False),
+            profile=profile,
         )
+
+    def _profile(self, reader: Reader, where: str) -> str | None:
+        """Return the name of the table's action profile."""
+        kind = reader.text("type")
+        if kind == "simple":
+            return None
+        if kind not in ("indirect", "indirect_ws"):
+            raise UnsupportedConstruct(f"table of type {kind!r}", where)
+        name = reader.text("action_profile")
+        if name not in self.profiles:
+            raise BadProgram(f"{where}: there is no action profile {name!r}")
+        if reader.array("entries", optional=True):
+            raise UnsupportedConstruct("constant entries beside an action profile", where)
+        return name
 
     def _table_actions(self, reader: Reader, where: str) -> dict[str, int]:
         ids = reader.array("action_ids", optional=True)

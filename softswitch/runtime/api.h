@@ -4,6 +4,7 @@
 
 #include "io.h"
 #include "log.h"
+#include "profiles.h"
 #include "tables.h"
 
 void ss_destroy(struct ss_ctx *c);
@@ -35,6 +36,7 @@ void ss_destroy(struct ss_ctx *c)
     if (c->io)
         ss_io_close(c);
     ss_tables_close(c);
+    ss_profiles_close(c);
     ss_state_close(&c->state);
     for (struct ss_buf *b; (b = ss_queue_pop(c));)
         ss_buf_free(c, b);

@@ -108,6 +108,27 @@ struct ss_table_info {
     void (*encode)(void *entry, uint32_t action, const uint64_t *params);
 };
 
+/* Members of a group, by handle: one place per unit of weight. */
+struct ss_selection {
+    uint32_t count;
+    uint32_t members[];
+};
+
+/* What an entry of a table with an action profile points to. */
+#define SS_GROUP_REF (UINT32_C(1) << 31)
+#define SS_NO_MEMBER UINT32_MAX
+
+struct ss_profile {
+    uint8_t *members; /* by handle */
+    uint64_t room, group_room;
+    struct ss_selection **groups; /* by handle */
+};
+
+struct ss_profile_info {
+    uint32_t stride; /* bytes of a member */
+    void (*encode)(void *member, uint32_t action, const uint64_t *params);
+};
+
 struct ss_port;
 struct ss_io;
 
@@ -115,6 +136,7 @@ struct ss_ctx {
     pthread_mutex_t lock;
     _Atomic uint32_t waiting; /* threads that want the lock: the data plane lets them go first */
     struct ss_table tables[SS_NUM_TABLES];
+    struct ss_profile profiles[SS_NUM_PROFILES];
     struct ss_state state;
     struct ss_replicas *groups[SS_MAX_GROUPS];
     struct ss_session *sessions[SS_MAX_SESSIONS];
