@@ -21,6 +21,8 @@ from softswitch.codegen import generate
 from softswitch.compiler import build
 from softswitch.engine import Handle
 from softswitch.errors import InvalidArgument, NotFound, ResourceExhausted, SoftSwitchError
+from softswitch.faults import Direction, LinkFaults
+from softswitch.links import Links, LinkStats
 from softswitch.load import load_program
 from softswitch.ports import MAX_PACKET_BYTES, MAX_PORT, Ports, PortStats
 from softswitch.profiles import GroupMember, ProfileStore
@@ -38,7 +40,10 @@ from softswitch.tables import TableStore
 __all__ = [
     "CloneSession",
     "DataPlane",
+    "Direction",
     "GroupMember",
+    "LinkFaults",
+    "LinkStats",
     "MatchKey",
     "PortStats",
     "Reference",
@@ -66,6 +71,7 @@ class DataPlane:
             raise ResourceExhausted("no memory for the tables and registers of the program")
         self._ctx: int | None = ctx
         self._ports = Ports(self._lib, ctx)
+        self._links = Links(self._lib, ctx)
         self._replication = Replication(self._lib, ctx)
         self._handle = Handle(self._lib, ctx, self._lock)
         self.profiles = {
@@ -353,6 +359,44 @@ class DataPlane:
                 sent,
             )
         return elapsed_ns / (len(packets) * rounds), sent[0]
+
+    # Links
+
+    def set_link_faults(self, port: int, direction: Direction, faults: LinkFaults) -> None:
+        """Set what the link of a port does to packets of one direction, from its packet 0 on.
+
+        What waits on the link keeps its time; `LinkFaults()` ends all faults.
+        """
+        with self._lock:
+            self._open()
+            self._links.set_faults(port, direction, faults)
+
+    def set_link_state(self, port: int, *, up: bool) -> None:
+        """Cut the link of a port, in both directions and with what is on it, or mend it."""
+        with self._lock:
+            self._open()
+            for direction in Direction:
+                self._links.set_down(port, direction, down=not up)
+
+    def link_faults(self) -> dict[tuple[int, Direction], LinkFaults]:
+        """Return the faults of all links that were given any or were cut."""
+        with self._lock:
+            return dict(self._links.faults)
+
+    def link_stats(self) -> dict[tuple[int, Direction], LinkStats]:
+        """Return the counters of the same links."""
+        with self._lock:
+            self._open()
+            return self._links.stats()
+
+    def advance(self, ns: int) -> list[tuple[int, bytes]]:
+        """Let `ns` nanoseconds pass on the links; return (port, packet)s that leave meanwhile.
+
+        The clock of links is virtual, and moves only so, while the data plane is not started.
+        """
+        with self._lock:
+            self._open()
+            return split_records(self._links.advance(ns))
 
     # CPU port
 

@@ -108,13 +108,7 @@ int ss_session_set(struct ss_ctx *c, uint32_t id, int set, const uint32_t *pairs
 
 static struct ss_buf *ss_packet(struct ss_ctx *c, uint32_t port, const uint8_t *data, uint32_t len)
 {
-    struct ss_buf *b = len <= SS_MAX_PACKET ? ss_buf_copy(c, data, len) : NULL;
-    if (b) {
-        b->ingress_length = len;
-        b->port = port;
-        b->instance = SS_NORMAL;
-    }
-    return b;
+    return len <= SS_MAX_PACKET ? ss_buf_packet(c, port, data, len) : NULL;
 }
 
 /* Runs a packet to completion. *out: records of port, length (both uint32) and bytes, valid until
@@ -128,8 +122,9 @@ int64_t ss_inject(struct ss_ctx *c, uint32_t port, const uint8_t *data, uint32_t
     if (b) {
         c->capture = true;
         c->out_len = 0;
-        ss_process_fully(c, b);
+        ss_arrive_hooked(c, b);
         c->capture = false;
+        ss_links_poll(c);
         *out = c->out;
         result = (int64_t)c->out_len;
     }
@@ -144,6 +139,7 @@ int ss_packet_out(struct ss_ctx *c, uint32_t port, const uint8_t *data, uint32_t
     struct ss_buf *b = ss_packet(c, port, data, len);
     if (b) {
         ss_process_fully(c, b);
+        ss_links_poll(c);
         ss_flush_ports(c);
     }
     ss_unlock(c);

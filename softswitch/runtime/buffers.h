@@ -48,6 +48,19 @@ static struct ss_buf *ss_buf_copy(struct ss_ctx *c, const uint8_t *data, uint32_
     return b;
 }
 
+/* A new packet that comes from `port`, or NULL (counted). `len` is at most SS_MAX_PACKET. */
+static struct ss_buf *ss_buf_packet(struct ss_ctx *c, uint32_t port, const uint8_t *data,
+                                    uint32_t len)
+{
+    struct ss_buf *b = ss_buf_copy(c, data, len);
+    if (b) {
+        b->ingress_length = len;
+        b->port = port;
+        b->instance = SS_NORMAL;
+    }
+    return b;
+}
+
 /* Makes `room` bytes (at most SS_HEADROOM) before the packet. */
 static inline bool ss_buf_reserve(struct ss_buf *b, uint32_t room)
 {

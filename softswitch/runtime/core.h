@@ -23,12 +23,15 @@ enum {
     SS_MAX_PASSES = 1 << 20, /* per injected packet */
 };
 
+enum ss_direction { SS_RX, SS_TX }; /* of a port, seen from the switch */
+
 enum { SS_NORMAL, SS_INGRESS_CLONE, SS_EGRESS_CLONE, SS_RECIRC = 4, SS_REPLICATION, SS_RESUBMIT };
 
 /* Why packets or copies of them went nowhere. */
 #define SS_DROP_REASONS(X) \
     X(ingress_drop) X(egress_drop) X(no_port) X(no_buffer) X(oversize) X(loop_limit) \
-    X(assertion) X(empty_group) X(no_session) X(cpu_queue_full)
+    X(assertion) X(empty_group) X(no_session) X(cpu_queue_full) \
+    X(fault_loss) X(fault_queue_full) X(fault_overflow) X(fault_cut)
 
 #define SS_REASON(name) SS_##name,
 enum { SS_DROP_REASONS(SS_REASON) SS_NUM_REASONS };
@@ -165,13 +168,19 @@ static inline void ss_count(struct ss_counter *counter, const struct ss_phv *p)
     counter->bytes += p->x.ingress_length;
 }
 
-static inline uint64_t ss_random(struct ss_ctx *c)
+/* splitmix64: random numbers are ss_mix64 of the multiples of SS_GOLDEN64. */
+#define SS_GOLDEN64 0x9e3779b97f4a7c15u
+
+static inline uint64_t ss_mix64(uint64_t z)
 {
-    c->random += 0x9e3779b97f4a7c15u;
-    uint64_t z = c->random;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
+}
+
+static inline uint64_t ss_random(struct ss_ctx *c)
+{
+    return ss_mix64(c->random += SS_GOLDEN64);
 }
 
 /* A number in [low, high]. */

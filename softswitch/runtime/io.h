@@ -9,24 +9,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-#include "ports.h"
-
-static uint64_t ss_clock_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
-static void ss_lock(struct ss_ctx *c)
-{
-    atomic_fetch_add(&c->waiting, 1);
-    pthread_mutex_lock(&c->lock);
-    atomic_fetch_sub(&c->waiting, 1);
-    c->now_us = ss_clock_us() - c->start_us;
-}
-
-static void ss_unlock(struct ss_ctx *c) { pthread_mutex_unlock(&c->lock); }
+#include "link_control.h"
 
 /* Takes the lock for the data plane, after the threads that wait for it. */
 static void ss_lock_polite(struct ss_ctx *c)
@@ -73,7 +56,10 @@ static void ss_port_receive(struct ss_ctx *c, struct ss_port *port)
         b->instance = SS_NORMAL;
         port->rx++;
         port->rx_bytes += msg->msg_len;
-        ss_process(c, b);
+        if (__builtin_expect(io->hooked, 0))
+            ss_arrive_hooked(c, b);
+        else
+            ss_process(c, b);
     }
 }
 
@@ -90,33 +76,48 @@ int ss_run(struct ss_ctx *c)
     struct ss_io *io = c->io;
     struct epoll_event events[SS_BATCH];
     bool busy = false;
+    int error = 0;
+    ss_lock(c);
+    ss_links_poll(c);
+    ss_unlock(c);
     while (!atomic_load(&io->stop)) {
         int n = epoll_wait(io->epoll, events, SS_BATCH, busy ? 0 : -1);
-        if (n < 0 && errno != EINTR)
-            return errno;
+        if (n < 0 && errno != EINTR) {
+            error = errno;
+            break;
+        }
         ss_lock_polite(c);
         for (int i = 0; i < n; i++) {
             uint32_t number = events[i].data.u32;
             if (number < SS_MAX_PORTS && io->ports[number])
                 ss_port_receive(c, io->ports[number]);
         }
+        if (__builtin_expect(io->hooked, 0))
+            ss_links_poll(c);
         ss_run_queue(c);
         ss_flush_ports(c);
         busy = c->queue_head != NULL;
         ss_unlock(c);
     }
-    return 0;
+    ss_lock(c);
+    ss_links_run(c, false);
+    ss_unlock(c);
+    return error;
 }
 
-/* Makes ss_run return (1), or lets it be called again (0). */
+/* Makes ss_run return (1), or prepares for it to be called (0). */
 void ss_stop(struct ss_ctx *c, int stop)
 {
     atomic_store(&c->io->stop, stop != 0);
-    eventfd_t ignored;
-    if (stop)
+    if (stop) {
         eventfd_write(c->io->wake, 1);
-    else
-        eventfd_read(c->io->wake, &ignored);
+        return;
+    }
+    eventfd_t ignored;
+    eventfd_read(c->io->wake, &ignored);
+    ss_lock(c);
+    ss_links_run(c, true);
+    ss_unlock(c);
 }
 
 static void ss_port_close(struct ss_ctx *c, struct ss_port *port)
@@ -227,7 +228,7 @@ static bool ss_io_open(struct ss_ctx *c)
     io->cpu_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
     return io->epoll >= 0 && io->wake >= 0 && io->cpu_event >= 0
-           && !epoll_ctl(io->epoll, EPOLL_CTL_ADD, io->wake, &event);
+           && !epoll_ctl(io->epoll, EPOLL_CTL_ADD, io->wake, &event) && ss_links_open(c);
 }
 
 static void ss_io_close(struct ss_ctx *c)
@@ -236,6 +237,7 @@ static void ss_io_close(struct ss_ctx *c)
     for (uint32_t i = 0; i < SS_MAX_PORTS; i++)
         if (io->ports[i])
             ss_port_close(c, io->ports[i]);
+    ss_links_close(c);
     close(io->epoll);
     close(io->wake);
     close(io->cpu_event);

@@ -12,6 +12,7 @@
 #include <net/if.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine.h"
@@ -38,12 +39,16 @@ struct ss_port {
     struct iovec iovs[SS_TX_QUEUE];
 };
 
+struct ss_links;
+
 struct ss_io {
     struct ss_port *ports[SS_MAX_PORTS];
     struct ss_port *dirty[SS_MAX_PORTS]; /* ports with frames to send */
     uint32_t ndirty;
     int epoll, wake;
     _Atomic bool stop;
+    bool hooked; /* packets pass by faults.h */
+    struct ss_links *links;
     int32_t cpu_port; /* -1: none */
     int cpu_event;
     struct ss_buf *cpu_head, **cpu_tail;
@@ -53,6 +58,23 @@ struct ss_io {
     struct iovec rx_iovs[SS_BATCH];
     struct sockaddr_ll rx_from[SS_BATCH];
 };
+
+static uint64_t ss_clock_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void ss_lock(struct ss_ctx *c)
+{
+    atomic_fetch_add(&c->waiting, 1);
+    pthread_mutex_lock(&c->lock);
+    atomic_fetch_sub(&c->waiting, 1);
+    c->now_us = ss_clock_us() - c->start_us;
+}
+
+static void ss_unlock(struct ss_ctx *c) { pthread_mutex_unlock(&c->lock); }
 
 static void ss_port_flush(struct ss_ctx *c, struct ss_port *port)
 {
@@ -136,8 +158,10 @@ static void ss_capture(struct ss_ctx *c, const struct ss_buf *b, uint32_t port)
     c->out_len += 8 + b->len;
 }
 
+static void ss_send_hooked(struct ss_ctx *c, struct ss_buf *b, uint32_t port);
+
 /* Where packets leave. Takes the buffer. */
-static void ss_send(struct ss_ctx *c, struct ss_buf *b, uint32_t port)
+static void ss_leave(struct ss_ctx *c, struct ss_buf *b, uint32_t port)
 {
     if (c->capture || c->discard) {
         if (c->capture)
@@ -152,6 +176,14 @@ static void ss_send(struct ss_ctx *c, struct ss_buf *b, uint32_t port)
         ss_drop(c, SS_no_port);
         ss_buf_free(c, b);
     }
+}
+
+static void ss_send(struct ss_ctx *c, struct ss_buf *b, uint32_t port)
+{
+    if (__builtin_expect(c->io->hooked, 0))
+        ss_send_hooked(c, b, port);
+    else
+        ss_leave(c, b, port);
 }
 
 static int ss_socket_open(const char *ifname)
