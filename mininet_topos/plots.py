@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from mininet_topos import formats
+from mininet_topos.plot_style import DPI, INK, grid, style
 from mininet_topos.run_record import ModeRecord, RunRecord, Traffic
 
 MAX_LINKS = 9
 """The most links drawn one by one; of more, the workers' mean is drawn."""
 
-_DPI = 160
-_WIDTH_IN = 9.0
 # The palette of Okabe and Ito, told apart by colour-blind readers; phases are of paler kinds.
 _MODE_COLOURS = {"libra": "#0072B2", "server-only": "#D55E00", "fallback": "#009E73"}
 _OTHER_COLOURS = ("#CC79A7", "#56B4E9", "#E69F00", "#555555")
@@ -32,35 +28,12 @@ _PHASE_COLOURS = {
     "update": "#8CCBB0",
 }
 _OTHER_PHASE_COLOURS = ("#D3A4C6", "#E8DD8A", "#A89F91")
-_INK = "#1f2933"
 _STEPS = [1, 2, 5, 10]
 _ABOVE: dict[str, Any] = {
     "loc": "lower left",
     "bbox_to_anchor": (-0.02, 1.08),
     "handlelength": 1.0,
     "columnspacing": 1.2,
-}
-_STYLE: dict[str, Any] = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#9aa5b1",
-    "axes.grid": True,
-    "axes.labelcolor": _INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlecolor": _INK,
-    "figure.constrained_layout.h_pad": 0.08,
-    "figure.constrained_layout.use": True,
-    "figure.constrained_layout.w_pad": 0.08,
-    "font.size": 9.5,
-    "grid.color": "#e4e7eb",
-    "legend.frameon": False,
-    "text.color": _INK,
-    "text.parse_math": False,  # names come from outside; a dollar sign is a dollar sign
-    "xtick.color": "#52606d",
-    "ytick.color": "#52606d",
 }
 
 
@@ -117,23 +90,10 @@ def draw_all(record: RunRecord, out_dir: Path) -> list[Plot]:
     plots = []
     for name, title, caption, figure in drawings:
         if figure is not None:
-            with _style():
-                figure.savefig(out_dir / name, dpi=_DPI, facecolor="white")
+            with style():
+                figure.savefig(out_dir / name, dpi=DPI, facecolor="white")
             plots.append(Plot(out_dir / name, title, caption))
     return plots
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    with mpl.rc_context(_STYLE):
-        yield
-
-
-def _grid(rows: int, columns: int, height_in: float, **options: Any) -> tuple[Figure, Any]:
-    """Make a figure without pyplot, so that nothing global is kept; axes as a 2-D array."""
-    figure = Figure(figsize=(_WIDTH_IN, height_in))
-    FigureCanvasAgg(figure)
-    return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 def _colours(names: Sequence[str], known: dict[str, str], spare: Sequence[str]) -> dict[str, str]:
@@ -159,8 +119,8 @@ def _quality(record: RunRecord) -> Figure | None:
     if not metrics:
         return None
     colours = _mode_colours(record)
-    with _style():
-        figure, axes = _grid(len(metrics), 2, 0.5 + 2.7 * len(metrics), sharey="row")
+    with style():
+        figure, axes = grid(len(metrics), 2, 0.5 + 2.7 * len(metrics), sharey="row")
         for (by_round, by_time), metric in zip(axes, metrics, strict=True):
             # The first mode comes last and thinnest: what lies below coincident curves stays seen.
             for depth, (name, quality) in reversed(list(enumerate(curves))):
@@ -186,8 +146,8 @@ def _round_time(record: RunRecord) -> Figure:
     phases = list(dict.fromkeys(phase for _, mode in modes for phase in mode.phases_s))
     fills = _colours(phases, _PHASE_COLOURS, _OTHER_PHASE_COLOURS)
     colours = _mode_colours(record)
-    with _style():
-        figure, axes = _grid(1, 2, 1.9 + 0.45 * len(modes), width_ratios=[1.25, 1])
+    with style():
+        figure, axes = grid(1, 2, 1.9 + 0.45 * len(modes), width_ratios=[1.25, 1])
         stacked, lines = axes[0]
         _stack_phases(stacked, modes, phases, fills)
         for name, mode in reversed(modes):
@@ -219,7 +179,7 @@ def _stack_phases(
             axes.barh(row, width_ms, left=left_ms, height=0.62, color=fills[phase])
             left_ms += width_ms
         median_ms = 1e3 * mode.round_s_median
-        axes.plot([median_ms] * 2, [row - 0.38, row + 0.38], color=_INK, lw=2.2)
+        axes.plot([median_ms] * 2, [row - 0.38, row + 0.38], color=INK, lw=2.2)
         ends_ms.append(max(left_ms, median_ms))
         text = f"  {formats.seconds(mode.round_s_median)}"
         axes.text(ends_ms[-1], row, text, va="center", fontweight="bold")
@@ -247,9 +207,9 @@ def _links(record: RunRecord, kind: str, unit: str) -> Figure | None:
     links = formats.link_order(list({link for mode in traffic.values() for link in mode}))
     colours = _mode_colours(record)
     thickness = 0.8 / len(traffic)
-    with _style():
+    with style():
         height_in = 1.2 + len(links) * (0.2 + 0.17 * len(traffic))
-        figure, axes = _grid(1, 2, height_in, sharey=True)
+        figure, axes = grid(1, 2, height_in, sharey=True)
         for side, (panel, title) in enumerate(
             zip(axes[0], ("to the switch", "from the switch"), strict=True)
         ):
@@ -295,9 +255,9 @@ def _counters(record: RunRecord) -> Figure | None:
         return None
     colours = _mode_colours(record)
     thickness = 0.8 / len(modes)
-    with _style():
+    with style():
         height_in = 1.2 + len(reasons) * (0.2 + 0.16 * len(modes))
-        figure, axes = _grid(1, 1, height_in)
+        figure, axes = grid(1, 1, height_in)
         panel = axes[0][0]
         for i, (name, counters) in enumerate(modes):
             places = [row - 0.4 + (i + 0.5) * thickness for row in range(len(reasons))]
@@ -321,8 +281,8 @@ def _update_shares(record: RunRecord) -> Figure | None:
         return None
     ranks, shares = zip(*sorted(record.update_shares), strict=True)
     hot_keys = record.setup.hot_keys
-    with _style():
-        figure, axes = _grid(1, 1, 3.2)
+    with style():
+        figure, axes = grid(1, 1, 3.2)
         panel = axes[0][0]
         colour = _MODE_COLOURS["libra"]
         panel.plot(ranks, [100 * share for share in shares], color=colour, lw=2)
@@ -334,7 +294,7 @@ def _update_shares(record: RunRecord) -> Figure | None:
         panel.set_xlabel("keys, from the most to the least updated")
         panel.set_ylabel("cumulative share of updates (%)")
         if hot_keys:
-            panel.axvline(hot_keys, color=_INK, lw=1.2, ls="--")
+            panel.axvline(hot_keys, color=INK, lw=1.2, ls="--")
             text = f"hot set: {formats.count(hot_keys)} keys "
             if record.hot_coverage is not None:
                 text += f"\n{formats.percent(record.hot_coverage)} of pushed gradients "
