@@ -8,6 +8,7 @@ import numpy as np
 
 from controller.artifacts import Artifact
 from controller.identify import Heat, hot_set_size
+from controller.key_counts import KeyCounts
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import choose_fraction_bits
 from host_stack.placement import Placement, heat_based
@@ -26,8 +27,8 @@ class Plan:
 
 def make_plan(options: RunOptions, workload: Workload, artifact: Artifact) -> Plan:
     """Sample the workload and decide; `BadInput` if the hot set does not fit the switch."""
-    batches = list(workload.sample_keys(options.sample, options.seed))
-    heat = Heat.count(batches, workload.model.num_keys)
+    counts = KeyCounts.of(*workload.sample_counts(options.sample, options.seed))
+    heat = counts.heat(options.batch)
     hot = options.hot
     if hot is None:
         hot = hot_set_size(heat, options.workers, artifact.layout)
@@ -36,12 +37,7 @@ def make_plan(options: RunOptions, workload: Workload, artifact: Artifact) -> Pl
             f"hot set of {hot} keys: the switch has {artifact.layout.lanes} lanes of "
             f"{artifact.layout.rows} rows, {artifact.layout.cells} cells"
         )
-    if hot > workload.model.num_keys:
-        raise BadInput(f"hot set of {hot} keys: the model has {workload.model.num_keys}")
-    ranked = heat.keys[:hot]
-    if len(ranked) < hot:
-        unseen = np.setdiff1d(np.arange(workload.model.num_keys, dtype=np.uint64), heat.keys)
-        ranked = np.concatenate([ranked, unseen[: hot - len(ranked)]])
+    ranked = counts.top(hot).keys
     fraction_bits = options.fraction_bits
     if fraction_bits is None:
         fraction_bits = choose_fraction_bits(sample_gradients(options, workload))

@@ -248,3 +248,23 @@ def test_a_test_part_of_one_class_is_refused(tmp_path):
     path.write_text("1 1:1\n" * 50)
     with pytest.raises(WorkloadError, match="one class only"):
         Workload.open(f"svmlight:{path}", "lr", seed=1, workers=1, batch_size=4)
+
+
+@pytest.mark.parametrize(("dataset", "model"), [(SMALL, "lr"), (SMALL, "fm")])
+def test_counts_of_a_sample_are_those_of_its_examples(dataset, model):
+    """Each key's count, against the keys of one example at a time."""
+    workload = Workload.open(dataset, model, seed=1, workers=1, batch_size=1)
+    counts, examples = workload.sample_counts(0.05, seed=3)
+    sampled = list(workload.sample_keys(0.05, seed=3))
+    assert examples == len(sampled) == round(0.05 * 720)
+    wanted = np.bincount(np.concatenate(sampled).astype(np.int64), minlength=len(counts))
+    np.testing.assert_array_equal(counts, wanted)
+
+
+def test_ordered_keys_follow_the_data():
+    """All training examples, in their order."""
+    workload = open_small()
+    ordered = list(workload.ordered_keys())
+    assert len(ordered) == -(-len(workload.train) // 32)
+    first = workload.model.batch_keys(workload.train.take(np.arange(32)))
+    np.testing.assert_array_equal(ordered[0], first)

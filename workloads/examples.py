@@ -12,6 +12,7 @@ from workloads.errors import WorkloadError
 Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
 
+_PAIRS_AT_ONCE = 1 << 22
 _DTYPES = {"indptr": np.int64, "features": np.int64, "values": np.float32, "labels": np.float32}
 
 
@@ -47,6 +48,14 @@ class Examples:
     def row_of_pair(self) -> Int64Array:
         """Return the example that owns each pair, int64[nnz]."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.row_lengths())
+
+    def feature_counts(self, num_features: int) -> Int64Array:
+        """Return how many pairs each feature has, int64[num_features]."""
+        counts = np.zeros(num_features, dtype=np.int64)
+        for start in range(0, self.nnz, _PAIRS_AT_ONCE):
+            block = self.features[start : start + _PAIRS_AT_ONCE]
+            counts += np.bincount(block, minlength=num_features)
+        return counts
 
     def take(self, rows: Int64Array) -> Examples:
         """Return the examples at positions `rows` (int64[m], repeats allowed), in that order."""

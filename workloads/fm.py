@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.errors import WorkloadError
-from workloads.examples import Examples, Float32Array
+from workloads.examples import Examples, Float32Array, Int64Array
 from workloads.losses import Loss
 from workloads.segments import FloatArray, row_sums, sums_by_index
 
@@ -56,6 +56,10 @@ class FactorisationMachine:
         keys[:-1] = (features[:, np.newaxis] * width + np.arange(width)).ravel()
         keys[-1] = self.num_keys - 1
         return keys
+
+    def key_counts(self, feature_counts: Int64Array, examples: int) -> Int64Array:
+        """Return how many of `examples` examples touch each key; see `Model.key_counts`."""
+        return np.append(np.repeat(feature_counts, self.rank + 1), examples)
 
     def gradient(
         self, batch: Examples, keys: NDArray[np.uint64], params: FloatArray

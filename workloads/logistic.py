@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.errors import WorkloadError
-from workloads.examples import Examples, Float32Array
+from workloads.examples import Examples, Float32Array, Int64Array
 from workloads.losses import Loss
 from workloads.segments import FloatArray, row_sums, sums_by_index
 
@@ -37,6 +37,10 @@ class LogisticRegression:
         """Return the keys that the gradient of `batch` touches, uint64[n], sorted and unique."""
         features = np.unique(batch.features)
         return np.append(features, self.num_features).astype(np.uint64)
+
+    def key_counts(self, feature_counts: Int64Array, examples: int) -> Int64Array:
+        """Return how many of `examples` examples touch each key; see `Model.key_counts`."""
+        return np.append(feature_counts, examples)
 
     def gradient(
         self, batch: Examples, keys: NDArray[np.uint64], params: FloatArray

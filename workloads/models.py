@@ -12,7 +12,7 @@ from host_stack.layout import MAX_KEYS
 from workloads import options as opt
 from workloads.datasets import Task
 from workloads.errors import WorkloadError
-from workloads.examples import Examples, Float32Array
+from workloads.examples import Examples, Float32Array, Int64Array
 from workloads.fm import FactorisationMachine
 from workloads.logistic import LogisticRegression
 from workloads.losses import LogisticLoss, Loss, SquaredLoss
@@ -35,6 +35,13 @@ class Model(Protocol):
 
     def batch_keys(self, batch: Examples) -> NDArray[np.uint64]:
         """Return the keys that the gradient of `batch` touches, uint64[n], sorted and unique."""
+        ...
+
+    def key_counts(self, feature_counts: Int64Array, examples: int) -> Int64Array:
+        """Return how many of `examples` examples touch each key, int64[num_keys].
+
+        `feature_counts`, int64[num_features], says it of features.
+        """
         ...
 
     def gradient(

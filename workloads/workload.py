@@ -99,16 +99,41 @@ class Workload:
     def sample_keys(self, fraction: float, seed: int) -> Iterator[NDArray[np.uint64]]:
         """Return the keys of batches drawn from a random `fraction` (0 to 1) of the training part.
 
-        One array per batch, as `keys` gives them: what the hot set is identified from. At least one
-        batch is drawn; the last may be short.
+        One array per batch, as `keys` gives them. At least one batch is drawn; the last may be
+        short.
         """
+        return self._keys_of(self.train, self._sample(fraction, seed))
+
+    def sample_counts(self, fraction: float, seed: int) -> tuple[Int64Array, int]:
+        """Return how many examples of a sample touch each key, int64[num_keys], and its size.
+
+        The sample is that of `sample_keys`. Examples tell more of a key than batches do: of two
+        keys that are in every batch, the one that more examples touch is the hotter.
+        """
+        drawn = self.train.take(self._sample(fraction, seed))
+        return self.count_keys(drawn), len(drawn)
+
+    def count_keys(self, examples: Examples) -> Int64Array:
+        """Return how many examples touch each key, int64[num_keys]."""
+        features = examples.feature_counts(self.dataset.num_features)
+        return self.model.key_counts(features, len(examples))
+
+    def _sample(self, fraction: float, seed: int) -> Int64Array:
+        """Return the positions of a random sample of the training part."""
         if not 0 < fraction <= 1:
             raise WorkloadError(f"sample fraction is {fraction}; allowed: above 0, up to 1")
         seed = opt.integer("sample seed", seed, 0, MAX_SEED)
         total = len(self.train)
         drawn = np.random.default_rng([seed, 0x5A3B1E]).permutation(total).astype(np.int64)
-        drawn = drawn[: max(round(total * fraction), min(self.schedule.batch_size, total))]
-        return self._keys_of(self.train, drawn)
+        return drawn[: max(round(total * fraction), min(self.schedule.batch_size, total))]
+
+    def ordered_keys(self) -> Iterator[NDArray[np.uint64]]:
+        """Return the keys of batches of the training part in the order of the data.
+
+        That is the order of time in a log, which shows how the hot set moves. The last batch may be
+        short.
+        """
+        return self._keys_of(self.train, np.arange(len(self.train), dtype=np.int64))
 
     def training_keys(self) -> Iterator[NDArray[np.uint64]]:
         """Return the keys of all batches of the first epoch of data, as `keys` gives them.
