@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import grpc
 import pytest
 from finsy.proto import U128, p4i, p4r, p4r_grpc, rpc_status
 from google.protobuf import text_format
+from google.protobuf.message import Message
 
 PROGRAM = Path(__file__).parent / "p4" / "p4rt_switch"
 JSON_PATH = PROGRAM.with_suffix(".json")
@@ -41,9 +44,16 @@ def config(**changes: Any) -> p4r.ForwardingPipelineConfig:
 class Client:
     """A controller made of bare stubs. Election id 0 is as good as any; None leaves it unset."""
 
-    def __init__(self, address: str, election_id: int | None = 1, role: str = "") -> None:
+    def __init__(
+        self,
+        address: str,
+        election_id: int | None = 1,
+        role: str = "",
+        role_config: Message | None = None,
+    ) -> None:
         self.election_id = election_id
         self.role = role
+        self.role_config = role_config
         self.address = address
         self.channel = grpc.insecure_channel(
             address,
@@ -79,8 +89,12 @@ class Client:
             update.election_id.CopyFrom(U128.encode(self.election_id))
         if self.role:
             update.role.name = self.role
+        if self.role_config is not None:
+            update.role.config.Pack(self.role_config)
         self.send(p4r.StreamMessageRequest(arbitration=update))
-        return self.receive().arbitration
+        reply = self.receive()
+        assert reply.HasField("arbitration"), reply
+        return reply.arbitration
 
     def write(self, *updates: p4r.Update, **changes: Any) -> None:
         """Write a batch of updates."""
@@ -93,7 +107,7 @@ class Client:
 
     def read(self, *queries: p4r.Entity, device_id: int = 1) -> list[p4r.Entity]:
         """Read and return all entities."""
-        request = p4r.ReadRequest(device_id=device_id, entities=queries)
+        request = p4r.ReadRequest(device_id=device_id, role=self.role, entities=queries)
         responses = self.stub.Read(request, timeout=TIMEOUT_S)
         return [entity for response in responses for entity in response.entities]
 
@@ -129,6 +143,19 @@ class Client:
                 self.responses.put(response)
         except grpc.RpcError as error:
             self.responses.put(error)
+
+
+def eventually(call: Callable[[], object]) -> None:
+    """Repeat a call that is refused until it is not, or too much time has passed."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            call()
+            return
+        except grpc.RpcError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 def batch_errors(error: grpc.RpcError) -> list[p4r.Error]:

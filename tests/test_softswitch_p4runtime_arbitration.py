@@ -7,6 +7,7 @@ import threading
 import grpc
 import pytest
 from finsy.proto import U128, p4r, rpc_code
+from google.protobuf import any_pb2
 
 from softswitch.p4runtime.arbitration import MAX_ROLES, Arbitration, Controller
 from softswitch.p4runtime.errors import P4RuntimeError
@@ -174,12 +175,52 @@ def test_first_update_is_checked(
     assert not may_write(arbitration, 1)
 
 
-def test_role_config_is_refused(arbitration: Arbitration) -> None:
-    """No role configuration is known here."""
-    role = p4r.Role(name="r")
-    role.config.Pack(p4r.Uint128(low=1))
-    with pytest.raises(P4RuntimeError, match="no role configuration"):
-        Peer(arbitration).ask(1, role=role)
+def test_role_config_is_remembered(arbitration: Arbitration) -> None:
+    """A config of unknown type comes back in every notice: that of the last primary."""
+    configs = []
+    for number in (1, 2):
+        config = any_pb2.Any()
+        config.Pack(p4r.Uint128(low=number))
+        configs.append(config)
+    first, second = Peer(arbitration), Peer(arbitration)
+    first.ask(2, role=p4r.Role(name="r", config=configs[0]))
+    assert first.told[-1].role.config == configs[0]
+    second.ask(1, role=p4r.Role(name="r", config=configs[1]))
+    assert second.told[-1].role.config == configs[0]
+    first.ask(2, role=p4r.Role(name="r", config=configs[1]))
+    assert first.told[-1].role.config == second.told[-1].role.config == configs[1]
+    assert second.status == (BACKUP, 2)
+    first.leave()
+    assert second.told[-1].role.config == configs[1]
+    second.ask(2, role=p4r.Role(name="r"))
+    assert not second.told[-1].role.HasField("config")
+
+
+def test_updating_the_config_tells_all(arbitration: Arbitration) -> None:
+    """An update of the primary without any change is notified like an election."""
+    first, second = Peer(arbitration), Peer(arbitration)
+    first.ask(2)
+    second.ask(1)
+    first.ask(2)
+    assert first.status == (OK, 2)
+    assert [update.status.code for update in second.told] == [BACKUP, BACKUP]
+
+
+def test_used_election_id_of_a_live_controller(arbitration: Arbitration) -> None:
+    """A controller that takes another's id is refused; the id is free once the other is gone."""
+    first, second = Peer(arbitration), Peer(arbitration)
+    first.ask(2)
+    second.ask(1)
+    with pytest.raises(P4RuntimeError, match="election id 2 is already used") as caught:
+        second.ask(2)
+    assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
+    second.leave()
+    first.leave()
+    third = Peer(arbitration)
+    third.ask(1)
+    assert third.status == (NO_PRIMARY, 2)
+    third.ask(2)
+    assert third.status == (OK, 2)
 
 
 @pytest.mark.parametrize("changes", [{"device_id": 2}, {"role": p4r.Role(name="other")}])

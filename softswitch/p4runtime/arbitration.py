@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import grpc
 from finsy.proto import U128, p4r, rpc_status
+from google.protobuf import any_pb2
 
 from softswitch.p4runtime.errors import (
     code_number,
@@ -23,6 +24,7 @@ from softswitch.p4runtime.errors import (
     not_found,
     precondition,
 )
+from softswitch.p4runtime.roles import FULL_ACCESS, Access, read_config
 
 MAX_ROLES = 16
 """Roles that a switch remembers; it never forgets one, since its highest election id must last."""
@@ -44,13 +46,13 @@ class _Role:
     controllers: list[Controller] = field(default_factory=list)
     primary: Controller | None = None
     highest: int | None = None
+    config: any_pb2.Any | None = None
+    """As the primary gave it last, and what it means."""
+    access: Access = FULL_ACCESS
 
 
 class Arbitration:
-    """Primary and backups of one device, per role. Thread-safe.
-
-    Roles have no configuration here: each has access to the whole pipeline.
-    """
+    """Primary and backups of one device, per role. Thread-safe."""
 
     # Two locks: `_turn` makes arbitration updates and departures one after the other, and is held
     # while the last Write of a former primary ends; `_state` is held for instants only, also by
@@ -72,10 +74,11 @@ class Arbitration:
         with self._turn:
             with self._state:
                 self._check_stream(controller, message)
+                config = self._config(message.role)
                 role = self._join(controller, message.role.name, election_id)
                 wins = election_id is not None and election_id >= (role.highest or 0)
             if wins:
-                self._promote(role, controller)
+                self._promote(role, controller, *config)
             else:
                 self._back_up(role, controller)
 
@@ -90,18 +93,13 @@ class Arbitration:
                 role.primary = None
                 self._notify(role, role.controllers)
 
-    def check_primary(self, role_name: str, election_id: p4r.Uint128 | None) -> None:
+    def check_primary(self, role_name: str, election_id: p4r.Uint128 | None) -> Access:
         """Raise unless `election_id` (None: unset) is that of the primary of the role.
 
-        NOT_FOUND for an unknown role, PERMISSION_DENIED otherwise.
+        NOT_FOUND for an unknown role, PERMISSION_DENIED otherwise. Returns what the role may do.
         """
         with self._state:
-            role = self._roles.get(role_name)
-            if role is None:
-                raise not_found(
-                    f"role {role_name!r} is unknown to device {self._device_id}; no controller "
-                    "has taken it by arbitration"
-                )
+            role = self._role(role_name)
             if role.primary is None:
                 raise denied("no controller is primary; become primary by arbitration first")
             if election_id is None:
@@ -112,6 +110,22 @@ class Arbitration:
                     f"election id {given} is not that of the primary; only the primary may "
                     "change the switch"
                 )
+            return role.access
+
+    def access(self, role_name: str) -> Access:
+        """Return what a role may do; raises NOT_FOUND if no controller has taken it."""
+        with self._state:
+            return self._role(role_name).access
+
+    def foreign_objects(self, role_name: str) -> frozenset[int]:
+        """Return what other roles with a live controller have exclusively.
+
+        The default role has access to everything, so for it there is no such object.
+        """
+        if not role_name:
+            return frozenset()
+        with self._state:
+            return self._exclusive(role_name)
 
     def is_primary(self, controller: Controller) -> bool:
         """Tell whether `controller` is primary of its role now."""
@@ -120,10 +134,40 @@ class Arbitration:
                 self._roles[controller.role].primary is controller
             )
 
-    def primaries(self) -> list[Controller]:
-        """Return the primary of every role that has one."""
+    def notify_primaries(self, response: p4r.StreamMessageResponse) -> None:
+        """Send what happened in the switch to the primary of every role that it concerns."""
         with self._state:
-            return [role.primary for role in self._roles.values() if role.primary is not None]
+            found = [(role.primary, role.access) for role in self._roles.values() if role.primary]
+        for controller, access in found:
+            part = access.visible(response)
+            if part is not None:
+                controller.send(part)
+
+    def _role(self, name: str) -> _Role:
+        role = self._roles.get(name)
+        if role is None:
+            raise not_found(
+                f"role {name!r} is unknown to device {self._device_id}; no controller has taken "
+                "it by arbitration"
+            )
+        return role
+
+    def _exclusive(self, role_name: str) -> frozenset[int]:
+        others = [
+            role.access.exclusive
+            for name, role in self._roles.items()
+            if name != role_name and role.controllers
+        ]
+        return frozenset().union(*others)
+
+    def _config(self, role: p4r.Role) -> tuple[any_pb2.Any | None, Access]:
+        config, access = read_config(role)
+        taken = access.exclusive & self._exclusive(role.name)
+        if taken:
+            raise invalid(
+                f"role.config: object {min(taken):#010x} belongs to another role exclusively"
+            )
+        return config, access
 
     def _check_stream(self, controller: Controller, message: p4r.MasterArbitrationUpdate) -> None:
         first = controller.role is None
@@ -139,8 +183,6 @@ class Arbitration:
             )
         if message.role.id:
             raise invalid("role.id is deprecated; leave it unset and give role.name")
-        if message.role.HasField("config"):
-            raise invalid("role.config is set; this switch knows no role configuration, omit it")
 
     def _join(self, controller: Controller, name: str, election_id: int | None) -> _Role:
         role = self._roles.get(name)
@@ -158,11 +200,14 @@ class Arbitration:
         controller.election_id = election_id
         return role
 
-    def _promote(self, role: _Role, controller: Controller) -> None:
+    def _promote(
+        self, role: _Role, controller: Controller, config: any_pb2.Any | None, access: Access
+    ) -> None:
         others = [other for other in role.controllers if other is not controller]
         with self._state:
             unchanged = role.primary is controller and role.highest == controller.election_id
             role.highest = controller.election_id
+            role.config, role.access = config, access
             if not unchanged:
                 role.primary = None
             for other in others:
@@ -200,6 +245,8 @@ class Arbitration:
         )
         if controller.role:
             update.role.name = controller.role
+            if role.config is not None:
+                update.role.config.CopyFrom(role.config)
         if role.highest is not None:
             update.election_id.CopyFrom(U128.encode(role.highest))
         return p4r.StreamMessageResponse(arbitration=update)

@@ -31,14 +31,31 @@ Opposite = Iterable[p4r.Update]
 """Updates that take one update back; made when they are needed."""
 
 
-def write_batch(pipeline: Pipeline, updates: Sequence[p4r.Update], atomicity: int) -> Results:
-    """Apply the updates of a Write; raises P4RuntimeError for an unknown atomicity."""
+Apply = Callable[[Pipeline, p4r.Update], None]
+"""Checks and applies one update."""
+
+
+def write_batch(
+    pipeline: Pipeline,
+    updates: Sequence[p4r.Update],
+    atomicity: int,
+    check: Callable[[p4r.Update], None],
+) -> Results:
+    """Apply the updates of a Write; raises P4RuntimeError for an unknown atomicity.
+
+    `check` raises P4RuntimeError for an update that the controller may not make.
+    """
+
+    def apply(pipeline: Pipeline, update: p4r.Update) -> None:
+        check(update)
+        apply_update(pipeline, update)
+
     if atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
-        return [attempt(apply_update, pipeline, update) for update in updates]
+        return [attempt(apply, pipeline, update) for update in updates]
     if atomicity == p4r.WriteRequest.ROLLBACK_ON_ERROR:
-        return _all_or_none(pipeline, updates)
+        return _all_or_none(pipeline, updates, apply)
     if atomicity == p4r.WriteRequest.DATAPLANE_ATOMIC:
-        return _all_at_once(pipeline, updates)
+        return _all_at_once(pipeline, updates, apply)
     raise invalid(
         f"atomicity {atomicity} is unknown; allowed are CONTINUE_ON_ERROR, ROLLBACK_ON_ERROR and "
         "DATAPLANE_ATOMIC"
@@ -59,22 +76,22 @@ def attempt(
     return None
 
 
-def _all_or_none(pipeline: Pipeline, updates: Sequence[p4r.Update]) -> Results:
+def _all_or_none(pipeline: Pipeline, updates: Sequence[p4r.Update], apply: Apply) -> Results:
     opposites: list[Opposite] = []
     for number, update in enumerate(updates):
-        error = _do(pipeline, update, opposites)
+        error = _do(pipeline, update, apply, opposites)
         if error is not None:
             _take_back(pipeline, opposites)
             return _aborted(len(updates), number, error)
     return [None] * len(updates)
 
 
-def _all_at_once(pipeline: Pipeline, updates: Sequence[p4r.Update]) -> Results:
+def _all_at_once(pipeline: Pipeline, updates: Sequence[p4r.Update], apply: Apply) -> Results:
     opposites: list[Opposite] = []
     ends: list[int] = []
     with pipeline.dataplane.hold_writes() as held:
         for number, update in enumerate(updates):
-            error = _do(pipeline, update, opposites)
+            error = _do(pipeline, update, apply, opposites)
             if error is not None:
                 _take_back(pipeline, opposites)
                 return _aborted(len(updates), number, error)
@@ -96,14 +113,16 @@ def _all_at_once(pipeline: Pipeline, updates: Sequence[p4r.Update]) -> Results:
     return [None] * len(updates)
 
 
-def _do(pipeline: Pipeline, update: p4r.Update, opposites: list[Opposite]) -> P4RuntimeError | None:
+def _do(
+    pipeline: Pipeline, update: p4r.Update, apply: Apply, opposites: list[Opposite]
+) -> P4RuntimeError | None:
     """Apply one update and note what takes it back."""
     opposite: Opposite = ()
 
     def work(pipeline: Pipeline, update: p4r.Update) -> None:
         nonlocal opposite
         opposite = _opposite(pipeline, update)
-        apply_update(pipeline, update)
+        apply(pipeline, update)
 
     error = attempt(work, pipeline, update)
     if error is None:

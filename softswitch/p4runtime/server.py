@@ -108,6 +108,4 @@ class P4RuntimeServer:
         self.stop()
 
     def _deliver(self, packet: p4r.PacketIn) -> None:
-        message = p4r.StreamMessageResponse(packet=packet)
-        for controller in self._arbitration.primaries():
-            controller.send(message)
+        self._arbitration.notify_primaries(p4r.StreamMessageResponse(packet=packet))

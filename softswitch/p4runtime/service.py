@@ -19,12 +19,14 @@ from softswitch.p4runtime.errors import (
     STATUS_DETAILS_KEY,
     P4RuntimeError,
     batch_status,
+    denied,
     exhausted,
     from_engine,
     invalid,
     not_found,
 )
 from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.roles import Access, readable
 from softswitch.p4runtime.stream import Stream
 
 LOGGER = logging.getLogger(__name__)
@@ -67,11 +69,12 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                 # The caller gave up (compiling may take longer than its deadline): what it does
                 # not know of must not happen. The compiled program stays cached.
                 raise P4RuntimeError(grpc.StatusCode.CANCELLED, "the caller has gone")
-            self._check_primary(request)
+            if not self._check_primary(request).pipeline:
+                raise denied(f"role {request.role!r} may not set the pipeline; see its role.config")
 
         def work() -> None:
             self._check_device(request.device_id)
-            self._check_primary(request)
+            check()
             config = request.config if request.HasField("config") else None
             self._device.set_config(request.action, config, check)
 
@@ -135,18 +138,25 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def _write(self, request: p4r.WriteRequest) -> list[P4RuntimeError | None]:
         self._check_device(request.device_id)
         with self._device.lock:
-            self._check_primary(request)
+            access = self._check_primary(request)
+            others = self._arbitration.foreign_objects(request.role)
             pipeline = self._device.pipeline()
-            return write_batch(pipeline, request.updates, request.atomicity)
+            return write_batch(
+                pipeline,
+                request.updates,
+                request.atomicity,
+                lambda update: access.check_write(update.entity, others),
+            )
 
     def _read(
         self, request: p4r.ReadRequest
     ) -> tuple[list[Iterator[p4r.Entity]], list[P4RuntimeError | None]]:
         self._check_device(request.device_id)
+        access = self._arbitration.access(request.role)
         results: list[Iterator[p4r.Entity]] = []
 
         def look(pipeline: Pipeline, query: p4r.Entity) -> None:
-            results.append(read_entities(pipeline, query))
+            results.append(readable(access, read_entities(pipeline, query)))
 
         with self._device.lock:
             pipeline = self._device.pipeline()
@@ -161,9 +171,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
     def _check_primary(
         self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest
-    ) -> None:
+    ) -> Access:
         election_id = request.election_id if request.HasField("election_id") else None
-        self._arbitration.check_primary(request.role, election_id)
+        return self._arbitration.check_primary(request.role, election_id)
 
 
 def _guard(context: Any, work: Callable[[], ResultT]) -> ResultT:
