@@ -252,7 +252,8 @@ class DataPlane:
         register = self.program.register_arrays.get(name)
         if register is None:
             raise NotFound(f"the program has no register {name!r}")
-        return register, next(n for n in (1, 2, 4, 8, 16) if register.width <= 8 * n)
+        native = (n for n in (1, 2, 4, 8, 16) if register.width <= 8 * n)
+        return register, next(native, (register.width + 63) // 64 * 8)
 
     def register_read(self, name: str, start: int, count: int) -> list[int]:
         """Return a run of cells, read at one moment."""

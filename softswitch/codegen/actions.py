@@ -27,7 +27,7 @@ from softswitch.ir import (
     Vector,
     is_bool,
 )
-from softswitch.program import Action
+from softswitch.program import Action, RegisterArray
 
 _STOPPING = frozenset(["exit", "assert", "assume"])
 
@@ -168,14 +168,11 @@ class Actions:
             case "register_read", (Field() as target, ArrayRef(name=name), index):
                 register = self.program.register_arrays[name]
                 yield f"{{ uint64_t i = {e.modular(_expr(index), 64)};"
-                cell = f"c->state.r{register.index}[i]"
-                yield f"  if (i < {register.size}) {self._store(target, cell, register.width)} }}"
+                yield f"  if (i < {register.size}) {self._load_cell(register, target)} }}"
             case "register_write", (ArrayRef(name=name), index, value):
                 register = self.program.register_arrays[name]
                 yield f"{{ uint64_t i = {e.modular(_expr(index), 64)};"
-                stored = e.store(_expr(value), register.width)
-                cell = f"c->state.r{register.index}[i]"
-                yield f"  if (i < {register.size}) {cell} = {stored}; }}"
+                yield f"  if (i < {register.size}) {self._store_cell(register, _expr(value))} }}"
             case "clone_ingress_pkt_to_egress" | "clone_egress_pkt_to_egress", (session, fields):
                 number = e.modular(_expr(session), 16)
                 yield f"p->x.clone = ((uint32_t){number} & 0x7fff) | SS_CLONE_REQUESTED;"
@@ -203,48 +200,63 @@ class Actions:
             case _:
                 raise BadProgram(f"{primitive.where}: arguments of {primitive.op} are wrong")
 
+    def _load_cell(self, register: RegisterArray, target: Field) -> str:
+        """Return the statement that copies cell i of a register to a field."""
+        cell, width = f"c->state.r{register.index}[i]", register.width
+        if not is_wide(width):
+            return self._store(target, cell, width)
+        n = (width + 63) // 64
+        if self.e.is_wide_number(target):
+            return self.e.wide.store(target, cell, n)
+        return self._store(target, f"ss_w_low({cell}, {n})", 128)
+
+    def _store_cell(self, register: RegisterArray, value: Expr) -> str:
+        """Return the statement that truncates a value into cell i of a register."""
+        cell, width = f"c->state.r{register.index}[i]", register.width
+        if not is_wide(width):
+            return f"{cell} = {self.e.store(value, width)};"
+        n = (width + 63) // 64
+        return f"ss_w_cut({cell}, {self.e.wide.number(value, n)}, {n}, {width});"
+
     def _truth(self, expr: Expr) -> str:
-        return self.e.boolean(expr) if is_bool(expr) else f"{self.e.exact(expr)} != 0"
+        return self.e.boolean(expr)
 
     def assign(self, target: Field, value: Expr) -> str:
         """Return the statement that truncates a value into a field."""
         width = self.layout.field_type(target).width
-        if self.layout.field_type(target).varbit:
-            raise UnsupportedConstruct("number assigned to a varbit field", self.e.where)
-        if is_wide(width):
+        if self.e.is_wide_number(target):
             return self._assign_wide(target, value, width)
         return f"{self.e.field(target)} = {self.e.store(value, width)};"
 
     def _store(self, target: Field, text: str, width: int) -> str:
         """Return the statement that stores an unsigned C value of `width` bits."""
         room = self.layout.field_type(target).width
-        if is_wide(room) or self.layout.field_type(target).varbit:
-            raise UnsupportedConstruct(f"result in a field of {room} bits", self.e.where)
+        if self.e.is_wide_number(target):
+            return self.e.wide.store(target, f"ss_w_u128(SS_LIMBS(2), 2, {text})", 2)
         if room < width and room not in (8, 16, 32, 64, 128):
             text = f"{text} & {literal((1 << room) - 1)}"
         return f"{self.e.field(target)} = ({c_type(room)})({text});"
 
     def _assign_wide(self, target: Field, value: Expr, width: int) -> str:
-        count = (width + 7) // 8
+        count, words = (width + 7) // 8, (width + 63) // 64
         field = self.e.field(target)
+        varbit = self.layout.field_type(target).varbit
         match value:
-            case Field() if self.layout.field_type(value).width == width:
+            case Field() if not varbit and self._same_bytes(target, value):
                 return f"memmove({field}, {self.e.field(value)}, {count});"
-            case Op(op="&", args=(Field() as source, Const(value=mask))) if (
-                mask == (1 << width) - 1 and self.layout.field_type(source).width == width
-            ):
-                return f"memmove({field}, {self.e.field(source)}, {count});"
-            case Const(value=number):
+            case Const(value=number) if not varbit:
                 data = (number & (1 << width) - 1).to_bytes(count, "big")
                 octets = ", ".join(str(b) for b in data)
                 return f"memcpy({field}, (const uint8_t[]){{{octets}}}, {count});"
-        low, high = self.e.ranges.of(value)
-        if low < 0 or high >= 1 << 128:
-            raise UnsupportedConstruct(f"arithmetic on a field of {width} bits", self.e.where)
-        stores = f"ss_st64({field} + {count - 16}, (uint64_t)(v >> 64));"
-        stores += f" ss_st64({field} + {count - 8}, (uint64_t)v);"
-        text = self.e.modular(value, 128)
-        return f"{{ u128 v = {text}; memset({field}, 0, {count - 16}); {stores} }}"
+            case Op(op="&", args=(Field() as source, Const(value=mask))) if (
+                mask == (1 << width) - 1 and not varbit and self._same_bytes(target, source)
+            ):
+                return f"memmove({field}, {self.e.field(source)}, {count});"
+        return self.e.wide.store(target, self.e.wide.number(value, words), words)
+
+    def _same_bytes(self, a: Field, b: Field) -> bool:
+        x, y = self.layout.field_type(a), self.layout.field_type(b)
+        return x.width == y.width and x.varbit == y.varbit
 
     def _assign_header(self, to: HeaderExpr, source: HeaderExpr) -> Iterator[str]:
         if self.layout.header_type(to).name != self.layout.header_type(source).name:

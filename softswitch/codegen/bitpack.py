@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from softswitch.codegen.layout import Layout, c_type, is_wide
-from softswitch.errors import UnsupportedConstruct
 from softswitch.program import HeaderType
 
 
@@ -31,7 +30,7 @@ def read_bits(base: str, offset: int, width: int) -> str:
     return f"((u128){high_text} << {low} | {read_bits(base, offset + high, low)})"
 
 
-def extract(header_type: HeaderType, target: str, base: str, where: str) -> Iterator[str]:
+def extract(header_type: HeaderType, target: str, base: str) -> Iterator[str]:
     """Yield statements that fill the members of `target` from the bytes at `base`.
 
     The C variable n holds the number of bytes of a varbit field.
@@ -41,18 +40,15 @@ def extract(header_type: HeaderType, target: str, base: str, where: str) -> Iter
             start = f"{base} + {field.offset // 8}"
             yield f"{target}.f{i}_len = (uint16_t)n; memcpy({target}.f{i}, {start}, n);"
             base = f"({base} + n)"
+        elif is_wide(field.width) and (field.offset % 8 or field.width % 8):
+            size = f"{(field.width + 7) // 8}"
+            yield f"ss_get_bits({target}.f{i}, {size}, {base}, {field.offset}, {field.width});"
         elif is_wide(field.width):
-            _check_aligned(field.offset, field.width, where)
             count = field.width // 8
             yield f"memcpy({target}.f{i}, {base} + {field.offset // 8}, {count});"
         else:
             text = read_bits(base, field.offset, field.width)
             yield f"{target}.f{i} = ({c_type(field.width)}){text};"
-
-
-def _check_aligned(offset: int, width: int, where: str) -> None:
-    if offset % 8 or width % 8:
-        raise UnsupportedConstruct(f"field of {width} bits that is not byte-aligned", where)
 
 
 def _store_bytes(base: str, byte: int, text: str, count: int) -> Iterator[str]:
@@ -119,11 +115,18 @@ class Packer:
         joined = " | ".join(terms)
         self.lines += self.store(self.base, start, f"(uint64_t)({joined})", total // 8)
 
-    def copy(self, source: str, width: int, where: str) -> None:
+    def copy(self, source: str, width: int) -> None:
         """Append a wide field, given as an array of bytes."""
-        _check_aligned(self.offset, width, where)
-        self.lines.append(f"memcpy({self.base} + {self.offset // 8}, {source}, {width // 8});")
-        self.offset += width
+        if self.store is _store_bytes and self.offset % 8 == 0 and width % 8 == 0:
+            self.lines.append(f"memcpy({self.base} + {self.offset // 8}, {source}, {width // 8});")
+            self.offset += width
+            return
+        position = -width % 8
+        while width:
+            part = min(width, 64)
+            self.put(f"(uint64_t)ss_peek_bits({source}, {position}, {part})", part)
+            position += part
+            width -= part
 
 
 def emit(layout: Layout, header: int, base: str) -> list[str]:
@@ -138,7 +141,7 @@ def emit(layout: Layout, header: int, base: str) -> list[str]:
             lines += [*packer.lines, f"memcpy({start}, {text}, {text}_len);"]
             packer = Packer(f"({base} + {text}_len)", offset=packer.offset)
         elif is_wide(field.width):
-            packer.copy(text, field.width, f"header {info.name!r}")
+            packer.copy(text, field.width)
         else:
             packer.put(text, field.width, 64 if field.width <= 64 else 128)
     return lines + packer.lines

@@ -8,7 +8,6 @@ from itertools import groupby
 from softswitch.codegen.bitpack import Packer
 from softswitch.codegen.expressions import Expressions, literal
 from softswitch.codegen.layout import is_wide
-from softswitch.errors import UnsupportedConstruct
 from softswitch.ir import BoolConst, Calculation, CalculationInput, Checksum
 
 _HASHES = {
@@ -165,7 +164,7 @@ class Calculations:
     def _pack_field(self, packer: Packer, ref: tuple[int, int]) -> None:
         width, text = self.program.field(*ref).width, self.layout.static_field(*ref)
         if is_wide(width):
-            packer.copy(text, width, "calculation")
+            packer.copy(text, width)
         else:
             packer.put(text, width, 64 if width <= 64 else 128)
 
@@ -179,13 +178,17 @@ class Calculations:
         condition = "" if owner < 0 else f"if ({self.layout.static_valid(owner)}) "
         yield f"    {condition}{{"
         for ref in self._field_refs(item):
-            field = self.program.field(*ref)
-            if field.varbit or is_wide(field.width):
-                raise UnsupportedConstruct(
-                    f"field of {field.width} bits beside odd bits", "input of a calculation"
-                )
-            text = self.layout.static_field(*ref)
-            yield f"        ss_put_bits(buf, &bits, {text}, {field.width});"
+            field, text = self.program.field(*ref), self.layout.static_field(*ref)
+            if field.varbit:
+                yield f"        for (uint32_t i = 0; i < {text}_len; i++)"
+                yield f"            ss_put_bits(buf, &bits, {text}[i], 8);"
+            elif is_wide(field.width):
+                rest = (field.width - 1) // 8
+                yield f"        ss_put_bits(buf, &bits, {text}[0], {field.width - 8 * rest});"
+                yield f"        for (uint32_t i = 1; i <= {rest}; i++)"
+                yield f"            ss_put_bits(buf, &bits, {text}[i], 8);"
+            else:
+                yield f"        ss_put_bits(buf, &bits, {text}, {field.width});"
         for text, width in _constant_parts(item):
             yield f"        ss_put_bits(buf, &bits, {text}, {width});"
         yield "    }"

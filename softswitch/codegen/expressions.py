@@ -3,13 +3,15 @@
 Three views of an expression: `exact` has the mathematical value in the native type of its range;
 `modular` has the right low bits, with anything above them; `boolean` is a C truth value. Sums,
 products, left shifts and bit operations are computed modulo 2^64 or 2^128 wherever only low bits
-are needed, so 64-bit fields need no wider arithmetic.
+are needed, so 64-bit fields need no wider arithmetic. What needs more than 128 bits is computed
+with limbs (see `wide`).
 """
 
 from __future__ import annotations
 
 from softswitch.codegen.layout import Layout, c_type, is_wide
 from softswitch.codegen.ranges import Range, Ranges, join, native_type
+from softswitch.codegen.wide import Wide
 from softswitch.errors import UnsupportedConstruct
 from softswitch.ir import (
     BoolConst,
@@ -49,6 +51,7 @@ class Expressions:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.ranges = Ranges(layout)
+        self.wide = Wide(self)
         self.where = "program"
 
     # Headers
@@ -81,17 +84,39 @@ class Expressions:
     # Numbers
 
     def type_of(self, bounds: Range) -> str:
-        """Return the native type of a range, or refuse."""
+        """Return the native type of a range; more than 128 bits are a mistake of the caller."""
         native = native_type(bounds)
         if native is None:
-            raise UnsupportedConstruct("arithmetic on more than 128 bits", self.where)
+            raise UnsupportedConstruct("number of more than 128 bits", self.where)
         return native
 
+    def is_native(self, *exprs: Expr) -> bool:
+        """Return True when one native type holds all values of all of these expressions."""
+        bounds = self.ranges.of(exprs[0])
+        for expr in exprs[1:]:
+            bounds = join(bounds, self.ranges.of(expr))
+        return native_type(bounds) is not None
+
     def exact(self, expr: Expr, as_type: str | None = None) -> str:
-        """Return C text with the value of `expr`, in the type of its range or in `as_type`."""
+        """Return C text with the value of `expr`, in the type of its range or in `as_type`.
+
+        Without a native type for its range it has the low bits of the value, in `as_type` or u128.
+        """
+        if not self.is_native(expr):
+            return self.wide.native(expr, as_type or "u128")
         own = self.type_of(self.ranges.of(expr))
         text = self._exact(expr, own)
         return text if as_type in (None, own) else f"({as_type})({text})"
+
+    def length(self, expr: Expr) -> str:
+        """Return a number of bits or bytes, or an amount to shift by, as uint64_t."""
+        native = native_type(self.ranges.of(expr))
+        if native is None:
+            text, count = self.wide.exact(expr)
+            return f"ss_w_amount({text}, {count})"
+        if native == "u128":
+            return f"SS_AMOUNT({self.exact(expr)})"
+        return self.exact(expr, "uint64_t")
 
     def _exact(  # noqa: PLR0911, PLR0912 - one case per kind of expression
         self, expr: Expr, own: str
@@ -104,11 +129,13 @@ class Expressions:
             case Param(index=index):
                 return f"({own})a{index}"
             case LookAhead():
-                return f"({own}){self.look_ahead(expr)}"
+                return f"({own})ss_peek_bits(d, {expr.offset}, {expr.width})"
             case LastIndex(stack=stack):
                 return f"((int64_t)p->next[{stack}] - 1)"
             case Op(op="?", args=(cond, yes, no)):
                 return f"({self.boolean(cond)} ? {self.exact(yes, own)} : {self.exact(no, own)})"
+            case Op() if self.has_wide_operand(expr):
+                return self.wide.native(expr, own)
             case Op(op=">>"):
                 return self._shift_right(expr, own)
             case Op(op="/" | "%", args=(a, b)):
@@ -130,26 +157,25 @@ class Expressions:
     def _load(self, expr: Field, own: str) -> str:
         field = self.layout.field_type(expr)
         text = self.field(expr)
-        if field.varbit:
-            raise UnsupportedConstruct("varbit field as a number", self.where)
-        if is_wide(field.width):
-            raise UnsupportedConstruct(f"arithmetic on a field of {field.width} bits", self.where)
         if field.signed:
             size = 64 if field.width <= 64 else 128
             return f"({own})ss_sext{size}({text}, {field.width})"
         return f"({own}){text}"
 
-    def look_ahead(self, expr: LookAhead) -> str:
-        """Return the bits ahead; the parser has checked that they are there."""
-        if is_wide(expr.width):
-            raise UnsupportedConstruct(f"lookahead of {expr.width} bits", self.where)
-        return f"ss_peek_bits(d, {expr.offset}, {expr.width})"
-
-    def _amount(self, expr: Expr) -> str:
-        """Return a shift amount as uint64_t."""
-        if native_type(self.ranges.of(expr)) == "u128":
-            return f"SS_AMOUNT({self.exact(expr)})"
-        return self.exact(expr, "uint64_t")
+    def has_wide_operand(self, expr: Op) -> bool:
+        """Return True when an operation has to look at a number of more than 128 bits."""
+        if is_bool(expr) or expr.op in ("b2d", "?"):
+            return False
+        if expr.op == ">>" and self._cut_wide(expr, 128) is not None:
+            return False
+        operands = expr.args[:1] if expr.op in ("<<", ">>") else expr.args
+        if expr.op in ("/", "%"):
+            return not self.is_native(*operands)
+        if expr.op in ("usat_cast", "sat_cast"):
+            return not self.is_native(operands[0], expr)
+        if expr.op == ">>":
+            return not self.is_native(*operands)
+        return False  # low bits of the operands are all that the others need
 
     def _shift_right(self, expr: Op, own: str) -> str:
         value, amount = expr.args
@@ -161,11 +187,12 @@ class Expressions:
         if isinstance(amount, Const) and 0 <= amount.value < size:
             return f"({own})({self.exact(value)} >> {amount.value})"
         kind = "sar" if native in _SIGNED else "shr"
-        return f"({own})ss_{kind}{size}({self.exact(value)}, {self._amount(amount)})"
+        return f"({own})ss_{kind}{size}({self.exact(value)}, {self.length(amount)})"
 
-    def _is_wide_number(self, expr: Field) -> bool:
+    def is_wide_number(self, expr: Field) -> bool:
+        """Return True when a field is an array of bytes."""
         field = self.layout.field_type(expr)
-        return is_wide(field.width) and not field.varbit
+        return is_wide(field.width) or field.varbit
 
     def _cut_wide(self, expr: Op, bits: int) -> str | None:
         """Return bits of a field wider than 128 bits, shifted right by a constant."""
@@ -173,7 +200,9 @@ class Expressions:
         if not isinstance(value, Field) or not isinstance(amount, Const):
             return None
         width = self.layout.field_type(value).width
-        if not self._is_wide_number(value):
+        if not self.is_wide_number(value) or self.layout.field_type(value).varbit:
+            return None
+        if self.layout.field_type(value).signed or amount.value < 0:
             return None
         left = width - amount.value
         if left <= 0:
@@ -196,8 +225,6 @@ class Expressions:
         if -(1 << (width - 1)) <= bounds[0] and bounds[1] < 1 << (width - 1):
             return self.exact(a, own)
         size = 64 if width <= 64 else 128
-        if width > 128:
-            raise UnsupportedConstruct(f"signed number of {width} bits", self.where)
         return f"({own})ss_sext{size}({self.modular(a, width)}, {width})"
 
     def _saturate(self, expr: Op, a: Expr, own: str) -> str:
@@ -218,7 +245,9 @@ class Expressions:
         match expr:
             case Const(value=value):
                 return f"({own}){literal(value & (1 << bits) - 1)}"
-            case Field() if self._is_wide_number(expr):
+            case Field() if self.is_wide_number(expr) and self.layout.field_type(expr).varbit:
+                return self.wide.native(expr, own)
+            case Field() if self.is_wide_number(expr):
                 width = self.layout.field_type(expr).width
                 total = (width + 7) // 8 * 8
                 return f"({own})ss_peek_bits({self.field(expr)}, {total - bits}, {bits})"
@@ -238,7 +267,7 @@ class Expressions:
                 inner = self.modular(a, bits - amount)
                 return f"(({own}){inner} << {amount})"
             case Op(op="<<", args=(a, amount)):
-                return f"ss_shl{size}({self.modular(a, bits)}, {self._amount(amount)})"
+                return f"ss_shl{size}({self.modular(a, bits)}, {self.length(amount)})"
             case Op(op=">>"):
                 cut = self._cut_wide(expr, bits)
                 if cut is not None:
@@ -274,12 +303,18 @@ class Expressions:
             case Op(op="or", args=(a, b)):
                 return f"({self.boolean(a)} || {self.boolean(b)})"
             case Op(op="d2b", args=(a,)):
-                return f"({self.exact(a)} != 0)"
+                return self._nonzero(a)
             case Op(op="?", args=(cond, yes, no)):
                 return f"({self.boolean(cond)} ? {self.boolean(yes)} : {self.boolean(no)})"
             case Op(op=op, args=(a, b)) if op in ("==", "!=", "<", "<=", ">", ">="):
                 return self._compare(op, a, b)
-        return f"({self.exact(expr)} != 0)"
+        return self._nonzero(expr)
+
+    def _nonzero(self, expr: Expr) -> str:
+        if self.is_native(expr):
+            return f"({self.exact(expr)} != 0)"
+        text, count = self.wide.exact(expr)
+        return f"ss_w_nonzero({text}, {count})"
 
     def _compare(self, op: str, a: Expr, b: Expr) -> str:
         if is_bool(a):
@@ -287,24 +322,27 @@ class Expressions:
         if isinstance(a, HeaderRef | HeaderAt) and isinstance(b, HeaderRef | HeaderAt):
             equal = self._headers_equal(a, b)
             return equal if op == "==" else f"(!{equal})"
-        wide = self._compare_wide(op, a, b)
-        if wide is not None:
-            return wide
+        same = self._compare_bytes(op, a, b)
+        if same is not None:
+            return same
+        if not self.is_native(a, b):
+            return self.wide.compare(op, a, b)
         common = self.type_of(join(self.ranges.of(a), self.ranges.of(b)))
         return f"({self.exact(a, common)} {op} {self.exact(b, common)})"
 
-    def _compare_wide(self, op: str, a: Expr, b: Expr) -> str | None:
-        """Compare two wide or varbit fields of the same width byte by byte."""
+    def _compare_bytes(self, op: str, a: Expr, b: Expr) -> str | None:
+        """Compare two wide or varbit fields of the same kind byte by byte."""
         if not isinstance(a, Field) or not isinstance(b, Field):
             return None
         x, y = self.field(a), self.field(b)
-        if self.layout.field_type(a).varbit and self.layout.field_type(b).varbit:
+        info, other = self.layout.field_type(a), self.layout.field_type(b)
+        if info.varbit and other.varbit:
             equal = f"({x}_len == {y}_len && !memcmp({x}, {y}, {x}_len))"
             return {"==": equal, "!=": f"(!{equal})"}.get(op)
-        width = self.layout.field_type(a).width
-        if not self._is_wide_number(a) or self.layout.field_type(b).width != width:
+        alike = (info.width, info.signed, info.varbit) == (other.width, other.signed, other.varbit)
+        if not is_wide(info.width) or not alike or (info.signed and op not in ("==", "!=")):
             return None
-        return f"(memcmp({x}, {y}, {(width + 7) // 8}) {op} 0)"
+        return f"(memcmp({x}, {y}, {(info.width + 7) // 8}) {op} 0)"
 
     def _headers_equal(self, a: HeaderRef | HeaderAt, b: HeaderRef | HeaderAt) -> str:
         header_type = self.layout.header_type(a)

@@ -8,7 +8,6 @@ from softswitch.codegen.actions import Actions
 from softswitch.codegen.bitpack import extract, read_bits
 from softswitch.codegen.expressions import Expressions, literal
 from softswitch.codegen.layout import is_wide
-from softswitch.errors import UnsupportedConstruct
 from softswitch.ir import (
     AdvanceOp,
     Const,
@@ -120,7 +119,11 @@ class Parser:
     def _key(self, key: tuple[KeyPart, ...]) -> Iterator[str]:
         for i, part in enumerate(key):
             if is_wide(part.width):
-                raise UnsupportedConstruct(f"transition key of {part.width} bits", self.e.where)
+                if isinstance(part.expr, LookAhead):
+                    yield from self._check_ahead(part.expr)
+                limbs = self.e.wide.number(part.expr, (part.width + 63) // 64)
+                yield f"    const uint64_t *k{i} = {limbs};"
+                continue
             kind = "uint64_t" if part.width <= 64 else "u128"
             if isinstance(part.expr, LookAhead):
                 yield from self._check_ahead(part.expr)
@@ -132,12 +135,15 @@ class Parser:
             yield f"    {kind} k{i} = {text};"
 
     def _condition(self, key: tuple[KeyPart, ...], transition: Transition) -> str:
-        terms = []
+        terms: list[str] = []
         for i, part in enumerate(key):
             value, mask = transition.values[i], transition.masks[i]
             full = (1 << part.width) - 1
             if value & mask & ~full:
                 return "0"
+            if is_wide(part.width):
+                terms += _limb_terms(f"k{i}", value & full, mask & full, full)
+                continue
             if mask & full == full:
                 terms.append(f"k{i} == {literal(value & full)}")
             elif mask & full:
@@ -183,7 +189,7 @@ class Parser:
             if size:
                 yield self._need(str(size))
             return
-        yield f"    uint64_t n = {self.e.exact(bits, 'uint64_t')};"
+        yield f"    uint64_t n = {self.e.length(bits)};"
         yield f"    if (n % 8) {self._fail('ParserInvalidArgument')}"
         yield "    n /= 8;"
         yield self._need(f"{size} + n")
@@ -191,7 +197,7 @@ class Parser:
 
     def _fill(self, header_type: HeaderType, target: str) -> Iterator[str]:
         """Yield the statements that fill a header and move on."""
-        yield from (f"    {s}" for s in extract(header_type, target, "d", self.e.where))
+        yield from (f"    {s}" for s in extract(header_type, target, "d"))
         varbit = " + n" if header_type.varbit is not None else ""
         yield f"    d += {header_type.width // 8}{varbit};"
 
@@ -235,7 +241,17 @@ class Parser:
                 yield self._need(str(bits.value // 8))
                 yield f"    d += {bits.value // 8};"
             return
-        yield f"    {{ uint64_t n = {self.e.exact(bits, 'uint64_t')};"
+        yield f"    {{ uint64_t n = {self.e.length(bits)};"
         yield f"    if (n % 8) {self._fail('ParserInvalidArgument')}"
         yield self._need("n / 8")
         yield "    d += n / 8; }"
+
+
+def _limb_terms(key: str, value: int, mask: int, full: int) -> Iterator[str]:
+    """Yield the comparisons of a key of more than 128 bits, limb by limb."""
+    for i in range((full.bit_length() + 63) // 64):
+        part, wanted, all_bits = (n >> 64 * i & (1 << 64) - 1 for n in (mask, value & mask, full))
+        if part:
+            # Above the width a field has no bits, but a limb of an expression may.
+            kept = f"{key}[{i}]" if part == (1 << 64) - 1 else f"({key}[{i}] & {literal(part)})"
+            yield f"{kept} == {literal(wanted & all_bits)}"

@@ -14,7 +14,10 @@ def state_struct(layout: Layout) -> Iterator[str]:
     yield "struct ss_counter;"
     yield "struct ss_state {"
     for register in program.register_arrays.values():
-        yield f"    {c_type(register.width)} *r{register.index};"
+        if is_wide(register.width):
+            yield f"    uint64_t (*r{register.index})[{(register.width + 63) // 64}];"
+        else:
+            yield f"    {c_type(register.width)} *r{register.index};"
     for counter in program.counter_arrays.values():
         if not counter.is_direct:
             yield f"    struct ss_counter *c{counter.index};"

@@ -27,7 +27,7 @@ from softswitch.program import (
 )
 
 MAX_ARRAY_CELLS = 1 << 28
-MAX_REGISTER_BITS = 128
+MAX_REGISTER_BITS = 1 << 16
 REFUSED = {
     "meter_arrays": "meter",
     "learn_lists": "digest",
@@ -99,9 +99,7 @@ def _check_version(root: Reader) -> None:
 def _registers(root: Reader, names: Names) -> dict[str, RegisterArray]:
     result: dict[str, RegisterArray] = {}
     for index, r in enumerate(root.objects("register_arrays", optional=True)):
-        name, width = r.text("name"), r.integer("bitwidth", 1, 2**20)
-        if width > MAX_REGISTER_BITS:
-            raise UnsupportedConstruct(f"register of {width} bits", f"register array {name!r}")
+        name, width = r.text("name"), r.integer("bitwidth", 1, MAX_REGISTER_BITS)
         size = r.integer("size", 1, MAX_ARRAY_CELLS)
         result[name] = RegisterArray(name, index, size, width)
         names.registers[name] = width
