@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -19,12 +20,16 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 from typer.exceptions import TyperException
 
+from softswitch import control_cli
 from softswitch.compiler import find_compiler
+from softswitch.control import ControlServer
 from softswitch.dataplane import DataPlane
-from softswitch.errors import BadProgram, PortError, SoftSwitchError
+from softswitch.errors import BadProgram, InvalidArgument, PortError, SoftSwitchError
+from softswitch.faults import Direction, LinkFaults, expand, read_fault_file
 from softswitch.p4runtime.server import DEFAULT_ADDRESS, P4RuntimeServer
 from softswitch.ports import MAX_PORT
 from softswitch.stf.command import stf
+from softswitch.wiring import Wiring
 
 LOGGER = logging.getLogger("softswitch")
 
@@ -86,6 +91,24 @@ def run(
             help="Port that leads to the controller (packet I/O).",
         ),
     ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PORT:DIRECTION:FAULTS",
+            help="Faults of a link, for example 1:tx:loss=0.05,delay=5ms,seed=7; PORT may be all, "
+            "DIRECTION rx, tx or both. May be repeated.",
+        ),
+    ] = None,
+    fault_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSON file with faults of links.")
+    ] = None,
+    control: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SOCKET",
+            help="Serve `softswitch fault`, `link` and `stats` on this Unix-domain socket.",
+        ),
+    ] = None,
     cache_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where compiled programs are kept.")
     ] = None,
@@ -101,6 +124,7 @@ def run(
     Interfaces need the capability CAP_NET_RAW; programs need a C compiler on this machine.
     """
     ports = _parse_ports(interface or [], cpu_port)
+    wiring = Wiring(ports, _parse_faults(fault or [], fault_file, ports))
     _check_address(grpc)
     if (json_path is None) != (p4info_path is None):
         raise typer.BadParameter("--json and --p4info go together; give both or neither")
@@ -108,15 +132,25 @@ def run(
     find_compiler()
     _start_log(log_file, verbose=verbose)
     server = P4RuntimeServer(
-        grpc, device_id=device_id, ports=ports, cpu_port=cpu_port, cache_dir=cache_dir
+        grpc,
+        device_id=device_id,
+        ports=ports,
+        cpu_port=cpu_port,
+        cache_dir=cache_dir,
+        prepare=wiring.prepare,
     )
     try:
         if json_path is not None and p4info_path is not None:
             server.commit(_read_p4info(p4info_path), _read(json_path))
         server.start()
-        _serve(server)
+        with ControlServer(control, wiring) if control else nullcontext():
+            _serve(server)
     finally:
         server.stop()
+
+
+for command in (control_cli.fault, control_cli.link, control_cli.stats):
+    app.command()(command)
 
 
 @app.command(name="compile")
@@ -192,6 +226,17 @@ def _parse_ports(interfaces: list[str], cpu_port: int | None) -> dict[int, str]:
             raise typer.BadParameter(f"-i {item}: interface {name} is already attached")
         ports[port] = name
     return ports
+
+
+def _parse_faults(
+    rules: list[str], path: Path | None, ports: dict[int, str]
+) -> dict[tuple[int, Direction], LinkFaults]:
+    """Return the faults of a file, replaced by those of the command line."""
+    from_file = read_fault_file(path) if path is not None else []
+    try:
+        return expand([*from_file, *map(control_cli.parse_rule, rules)], ports)
+    except InvalidArgument as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _check_address(address: str) -> None:

@@ -12,13 +12,13 @@ import os
 import platform
 import shlex
 import shutil
-import stat
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from softswitch.errors import NoCompiler
+from softswitch.folders import make_private
 
 RUNTIME = Path(__file__).parent / "runtime"
 FLAGS = (
@@ -117,11 +117,10 @@ def _run(command: list[str], timeout_s: float) -> subprocess.CompletedProcess[st
 def _open_cache(directory: Path) -> Path:
     """Create the cache; refuse one that other users can write, since code is loaded from it."""
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        info = directory.stat()
+        private = make_private(directory)
     except OSError as error:
         raise NoCompiler(f"the cache {directory} cannot be used: {error}") from None
-    if info.st_uid != os.geteuid() or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if not private:
         raise NoCompiler(
             f"the cache {directory} belongs to or is writable by another user: "
             "set XDG_CACHE_HOME to a directory of your own"

@@ -176,14 +176,17 @@ class LinkFaults:
             values[known[word].name] = known[word].metadata["read"](word, value)
         return cls(**values)
 
-    def __str__(self) -> str:
-        """Return the text that `parse` reads: what differs from the defaults."""
-        parts = [
-            f"{f.metadata['word']}={f.metadata['write'](getattr(self, f.name))}"
+    def words(self) -> dict[str, str]:
+        """Return the words that `from_words` reads: what differs from the defaults."""
+        return {
+            f.metadata["word"]: f.metadata["write"](getattr(self, f.name))
             for f in fields(self)
             if getattr(self, f.name) != f.default
-        ]
-        return ",".join(parts) or "loss=0"
+        }
+
+    def __str__(self) -> str:
+        """Return the text that `parse` reads."""
+        return ",".join(f"{word}={value}" for word, value in self.words().items()) or "loss=0"
 
 
 def _check(name: str, value: float, low: float, high: float) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 
 from finsy.proto import p4r
 
+from softswitch.dataplane import DataPlane
 from softswitch.errors import SoftSwitchError
 from softswitch.p4runtime.errors import invalid, not_found, precondition, unimplemented
 from softswitch.p4runtime.packet_io import PacketInPump
@@ -36,6 +37,7 @@ class Device:
         ports: Mapping[int, str] | None = None,
         cpu_port: int | None = None,
         deliver: Callable[[p4r.PacketIn], None] | None = None,
+        prepare: Callable[[DataPlane], None] | None = None,
     ) -> None:
         self.device_id = device_id
         self.cpu_port = cpu_port
@@ -44,6 +46,7 @@ class Device:
         self._load = load
         self._ports = dict(ports or {})
         self._deliver = deliver
+        self._prepare = prepare
         self._setting = threading.Lock()
         self._running: Pipeline | None = None
         self._saved: Pipeline | None = None
@@ -168,6 +171,8 @@ class Device:
                 dataplane.attach_port(port, ifname)
                 attached.append(port)
             dataplane.set_cpu_port(self.cpu_port)
+            if self._prepare is not None:
+                self._prepare(dataplane)
             if self._ports:
                 dataplane.start()
         except SoftSwitchError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent import futures
 from pathlib import Path
 
@@ -29,7 +29,8 @@ class P4RuntimeServer:
 
     `ports` maps port numbers to interface names; they are opened when a pipeline is committed.
     Without ports the data plane runs in memory (`dataplane.inject`). `load` makes data planes; by
-    default the engine's, with its compiled programs under `cache_dir`.
+    default the engine's, with its compiled programs under `cache_dir`. `prepare` is called with
+    each data plane that is about to run.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class P4RuntimeServer:
         cpu_port: int | None = None,
         cache_dir: Path | None = None,
         load: Loader | None = None,
+        prepare: Callable[[DataPlane], None] | None = None,
     ) -> None:
         self._requested = address
         self.address = address
@@ -51,6 +53,7 @@ class P4RuntimeServer:
             ports=ports,
             cpu_port=cpu_port,
             deliver=self._deliver,
+            prepare=prepare,
         )
         self._arbitration = Arbitration(device_id, self.device.wait_for_writes)
         self._server: grpc.Server | None = None

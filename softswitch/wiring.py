@@ -1,0 +1,92 @@
+"""What is around the ports of a running switch, whatever pipeline it runs: the faults of its links.
+
+A controller may replace the pipeline, and with it the data plane, at any time. What was asked for
+here is then asked of the new one; packets are numbered, and counted, from 0 again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, replace
+
+from softswitch.dataplane import DataPlane
+from softswitch.errors import InvalidArgument
+from softswitch.faults import Direction, FaultRule, LinkFaults, expand
+
+Json = dict[str, object]
+
+
+class Wiring:
+    """The links of a switch with the given ports. May be used from any thread."""
+
+    def __init__(
+        self,
+        ports: Collection[int],
+        faults: Mapping[tuple[int, Direction], LinkFaults] | None = None,
+    ) -> None:
+        self._ports = frozenset(ports)
+        self._lock = threading.Lock()
+        self._faults = dict(faults or {})
+        self._dataplane: DataPlane | None = None
+
+    def prepare(self, dataplane: DataPlane) -> None:
+        """Put the links around a data plane that is about to run."""
+        with self._lock:
+            self._dataplane = dataplane
+            for (port, direction), faults in self._faults.items():
+                dataplane.set_link_faults(port, direction, faults)
+
+    def set_faults(self, rule: FaultRule) -> None:
+        """Set the faults of the rule's links, now and for pipelines to come.
+
+        Raises InvalidArgument for a port that the switch has not.
+        """
+        with self._lock:
+            for (port, direction), faults in expand([rule], self._ports).items():
+                if self._dataplane is not None:
+                    self._dataplane.set_link_faults(port, direction, faults)
+                self._faults[port, direction] = faults
+
+    def set_state(self, port: int | None, *, up: bool) -> None:
+        """Cut the link of a port (None: of all ports) in both directions, or mend it.
+
+        Raises InvalidArgument for a port that the switch has not.
+        """
+        if port is not None and port not in self._ports:
+            have = ", ".join(map(str, sorted(self._ports))) or "none"
+            raise InvalidArgument(f"no port {port}; ports are {have}")
+        with self._lock:
+            for number in sorted(self._ports) if port is None else (port,):
+                if self._dataplane is not None:
+                    self._dataplane.set_link_state(number, up=up)
+                for direction in Direction:
+                    known = self._faults.get((number, direction), LinkFaults())
+                    self._faults[number, direction] = replace(known, down=not up)
+
+    def stats(self) -> Json:
+        """Return the counters of ports, drops and links as an object of JSON.
+
+        Those of a data plane count from when its pipeline was committed; there are none before.
+        """
+        with self._lock:
+            dataplane = self._dataplane
+            if dataplane is None:
+                return {"pipeline": False, "ports": [], "drops": {}, "links": []}
+            faults = dataplane.link_faults()
+            ports = dataplane.port_stats()
+            links = dataplane.link_stats()
+            return {
+                "pipeline": True,
+                "ports": [{"port": port, **asdict(stats)} for port, stats in ports.items()],
+                "drops": dataplane.drop_stats(),
+                "links": [
+                    {
+                        "port": link[0],
+                        "direction": str(link[1]),
+                        "faults": str(faults[link]),
+                        **asdict(stats),
+                    }
+                    for link, stats in links.items()
+                ],
+            }
