@@ -108,6 +108,11 @@ class ProfileStore:
             self._put_member(member_id, action, params)
             return Reference(member_id)
 
+    def member(self, member_id: int) -> Member:
+        """Return a member."""
+        with self._switch.lock:
+            return self._member(member_id)[0]
+
     def members(self) -> dict[int, Member]:
         """Return the members by id, without hidden ones."""
         with self._switch.lock:
@@ -166,6 +171,11 @@ class ProfileStore:
                     self.delete_member(item.member)
                 raise
             return Reference(group_id, is_group=True)
+
+    def one_shot_size(self, reference: Reference, *, by_member: bool) -> int:
+        """Return the size of a hidden group: its members, or the sum of their weights."""
+        members, _ = self._group(reference.id)
+        return len(members) if by_member else sum(m.weight for m in members)
 
     def delete_one_shot(self, reference: Reference) -> None:
         """Remove a hidden group and its members."""

@@ -117,17 +117,17 @@ class PipelineCode:
 
     def _run(self, node: TableNode, table: Table, bounds: tuple[int, int]) -> Iterator[str]:
         """Yield the call of the action of entry `e`, or of the member that it points to."""
-        source, positions = "e", {a: i for i, a in enumerate(table.actions.values())}
+        source, positions = "e", {name: i for i, name in enumerate(table.actions)}
         if table.profile is not None:
             profile, source = self.program.action_profiles[table.profile], "m"
-            positions = {a: i for i, a in enumerate(profile.actions.values())}
+            positions = {name: i for i, name in enumerate(profile.actions)}
             struct = f"const struct ss_member{profile.index}"
             yield f"    {struct} *m = ss_member{profile.index}(c, p, e->target);"
             yield "    switch (m ? m->action : 0) {"
         else:
             yield "    switch (e->action) {"
-        for action in table.actions.values():
-            position = positions[action]
+        for name, action in table.actions.items():
+            position = positions[name]
             params = range(len(self.program.actions[action].params))
             args = [f"{source}->d{position}.a{i}" for i in params]
             jump = self._after(node, action, bounds)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from softswitch.errors import BadProgram
 from softswitch.ir import Calculation
 from softswitch.load.names import Names
 from softswitch.load.reader import Reader
-from softswitch.program import ActionProfile, Table
+from softswitch.program import Action, ActionProfile, Table
 
 MAX_MEMBERS = 1 << 24
 
@@ -40,22 +40,28 @@ def read_selectors(
 
 
 def read_profiles(
-    root: Reader, selectors: Mapping[str, Calculation | None], tables: Mapping[str, Table]
+    root: Reader,
+    selectors: Mapping[str, Calculation | None],
+    tables: Mapping[str, Table],
+    actions: Sequence[Action],
 ) -> dict[str, ActionProfile]:
     """Read the action profiles; the actions of each are those of its tables."""
     result: dict[str, ActionProfile] = {}
     for r in _declarations(root):
         name = r.text("name")
-        actions: dict[str, int] = {}
+        allowed: dict[str, int] = {}
         for table in tables.values():
-            if table.profile == name:
-                actions.update(table.actions)
+            # The compiler gives each table an action of its own by the same name.
+            for action, index in table.actions.items() if table.profile == name else ():
+                other = allowed.setdefault(action, index)
+                if actions[other].params != actions[index].params:
+                    raise BadProgram(f"{r.path}: {action!r} is not the same in all tables")
         selector = selectors[name]
         result[name] = ActionProfile(
             name,
             len(result),
             min(r.integer("max_size", 0, 2**40), MAX_MEMBERS),
-            actions,
+            allowed,
             None if selector is None else selector.name,
         )
     return result

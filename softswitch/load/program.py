@@ -72,7 +72,7 @@ def load_program(bmv2_json: bytes) -> Program:
         union_stacks=tuple(names.union_stacks.values()),
         actions=tuple(by_id.values()),
         tables=tables,
-        action_profiles=read_profiles(root, selectors, tables),
+        action_profiles=read_profiles(root, selectors, tables, tuple(by_id.values())),
         counter_arrays=counters,
         register_arrays=registers,
         field_lists=_field_lists(root, names),

@@ -77,8 +77,6 @@ def read_entities(pipeline: Pipeline, query: p4r.Entity) -> Iterator[p4r.Entity]
 
 
 _OPTIONAL = {
-    "action_profile_member": ("action_profile_id", p4i.P4Ids.ACTION_PROFILE),
-    "action_profile_group": ("action_profile_id", p4i.P4Ids.ACTION_PROFILE),
     "meter_entry": ("meter_id", p4i.P4Ids.METER),
     "value_set_entry": ("value_set_id", p4i.P4Ids.VALUE_SET),
     "digest_entry": ("digest_id", p4i.P4Ids.DIGEST),
@@ -120,6 +118,14 @@ KINDS: dict[str, Kind] = {
         write=lambda pipeline, kind, message: pipeline.tables.write(kind, message),
         read=lambda pipeline, query: pipeline.tables.read(query),
         before=lambda pipeline, kind, message: pipeline.tables.before(kind, message),
+    ),
+    "action_profile_member": Kind(
+        write=lambda pipeline, kind, message: pipeline.profiles.write_member(kind, message),
+        read=lambda pipeline, query: pipeline.profiles.read_members(query),
+    ),
+    "action_profile_group": Kind(
+        write=lambda pipeline, kind, message: pipeline.profiles.write_group(kind, message),
+        read=lambda pipeline, query: pipeline.profiles.read_groups(query),
     ),
     "counter_entry": Kind(
         write=_write_counter,

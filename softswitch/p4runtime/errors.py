@@ -16,6 +16,7 @@ from google.protobuf import any_pb2
 from softswitch.errors import (
     AlreadyExists,
     BadProgram,
+    InUse,
     InvalidArgument,
     NoCompiler,
     NotFound,
@@ -94,6 +95,7 @@ def unimplemented(message: str) -> P4RuntimeError:
 
 
 _ENGINE_CODES: tuple[tuple[type[SoftSwitchError], grpc.StatusCode], ...] = (
+    (InUse, grpc.StatusCode.FAILED_PRECONDITION),
     (NotFound, grpc.StatusCode.NOT_FOUND),
     (AlreadyExists, grpc.StatusCode.ALREADY_EXISTS),
     (ResourceExhausted, grpc.StatusCode.RESOURCE_EXHAUSTED),

@@ -9,6 +9,7 @@ from finsy.proto import p4r
 
 from softswitch.dataplane import DataPlane
 from softswitch.errors import SoftSwitchError
+from softswitch.p4runtime.action_profiles import ActionProfiles
 from softswitch.p4runtime.errors import invalid
 from softswitch.p4runtime.replication import Replication
 from softswitch.p4runtime.schema import Schema, build_schema
@@ -25,6 +26,7 @@ class Pipeline:
     config: p4r.ForwardingPipelineConfig
     schema: Schema
     dataplane: DataPlane
+    profiles: ActionProfiles
     tables: TableEntries
     replication: Replication
 
@@ -46,11 +48,13 @@ def verify(config: p4r.ForwardingPipelineConfig, load: Loader, cpu_port: int | N
     dataplane = load(config.p4_device_config)
     try:
         schema = build_schema(config.p4info, dataplane.program)
+        profiles = ActionProfiles(schema, dataplane)
         return Pipeline(
             config=config,
             schema=schema,
             dataplane=dataplane,
-            tables=TableEntries(schema, dataplane),
+            profiles=profiles,
+            tables=TableEntries(schema, dataplane, profiles),
             replication=Replication(dataplane, cpu_port),
         )
     except SoftSwitchError:

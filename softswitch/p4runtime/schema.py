@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from finsy.proto import p4i, p4t
 
 from softswitch.p4runtime.errors import invalid, not_found, unimplemented
+from softswitch.p4runtime.schema_profiles import ProfileInfo, profile_info
 from softswitch.p4runtime.schema_types import (
     ActionInfo,
     ActionRef,
@@ -36,6 +37,7 @@ _MATCH_TYPES = {
 _SUPPORTED = {
     "tables": p4i.P4Ids.TABLE,
     "actions": p4i.P4Ids.ACTION,
+    "action_profiles": p4i.P4Ids.ACTION_PROFILE,
     "counters": p4i.P4Ids.COUNTER,
     "direct_counters": p4i.P4Ids.DIRECT_COUNTER,
     "registers": p4i.P4Ids.REGISTER,
@@ -43,7 +45,6 @@ _SUPPORTED = {
 }
 
 _UNSUPPORTED = {
-    "action_profiles": p4i.P4Ids.ACTION_PROFILE,
     "meters": p4i.P4Ids.METER,
     "direct_meters": p4i.P4Ids.DIRECT_METER,
     "value_sets": p4i.P4Ids.VALUE_SET,
@@ -67,6 +68,7 @@ class Schema:
 
     tables: dict[int, TableInfo] = field(default_factory=dict)
     actions: dict[int, ActionInfo] = field(default_factory=dict)
+    profiles: dict[int, ProfileInfo] = field(default_factory=dict)
     counters: dict[int, CounterInfo] = field(default_factory=dict)
     registers: dict[int, RegisterInfo] = field(default_factory=dict)
     headers: dict[str, HeaderInfo] = field(default_factory=dict)
@@ -75,6 +77,10 @@ class Schema:
     def table(self, table_id: int) -> TableInfo:
         """Return a table by id; raises P4RuntimeError (NOT_FOUND) naming what there is."""
         return self._get(self.tables, table_id, "table")
+
+    def profile(self, profile_id: int) -> ProfileInfo:
+        """Return an action profile by id; raises P4RuntimeError (NOT_FOUND)."""
+        return self._get(self.profiles, profile_id, "action profile")
 
     def counter(self, counter_id: int) -> CounterInfo:
         """Return an indirect counter by id; raises P4RuntimeError (NOT_FOUND)."""
@@ -138,6 +144,10 @@ class _Builder:
                 schema.unsupported[item.preamble.id] = f"{kind} {item.preamble.name!r}"
         for action in info.actions:
             schema.actions[action.preamble.id] = self._action(action)
+        for profile in info.action_profiles:
+            schema.profiles[profile.preamble.id] = profile_info(
+                profile, self._program.action_profiles, schema.actions
+            )
         for table in info.tables:
             schema.tables[table.preamble.id] = self._table(table)
         for counter in info.counters:
@@ -194,8 +204,12 @@ class _Builder:
             raise invalid(
                 f"P4Info has table {name!r}, the program has {_some(self._program.tables)}"
             )
-        if table.implementation_id:
-            raise unimplemented(f"table {name!r} has an action profile, which is not supported")
+        profile = self._schema.profiles.get(table.implementation_id)
+        if (None if profile is None else profile.name) != real.profile:
+            raise invalid(
+                f"table {name!r} has implementation {table.implementation_id:#010x} in P4Info and "
+                f"action profile {real.profile!r} in the program"
+            )
         actions = {ref.id: self._action_ref(ref, real) for ref in table.action_refs}
         counter_id, meter = self._direct_resources(table, real)
         return TableInfo(
@@ -204,10 +218,12 @@ class _Builder:
             fields=self._fields(table, real),
             actions=actions,
             is_const=table.is_const_table,
-            const_default=bool(table.const_default_action_id),
+            # The specification lets nobody change the default entry of an indirect table.
+            const_default=bool(table.const_default_action_id) or profile is not None,
             counter_id=counter_id,
             meter=meter,
             idle_timeout=table.idle_timeout_behavior != p4i.Table.NO_TIMEOUT,
+            profile_id=table.implementation_id,
         )
 
     def _direct_resources(self, table: p4i.Table, real: Table) -> tuple[int, str]:

@@ -62,7 +62,11 @@ class ActionRef:
 
 @dataclass(frozen=True)
 class TableInfo:
-    """A table. `counter_id` is 0 without a direct counter, `meter` empty without a direct meter."""
+    """A table.
+
+    `counter_id` is 0 without a direct counter, `meter` empty without a direct meter, `profile_id` 0
+    without an action profile.
+    """
 
     id: int
     name: str
@@ -73,6 +77,7 @@ class TableInfo:
     counter_id: int
     meter: str
     idle_timeout: bool
+    profile_id: int = 0
 
     @cached_property
     def fields_by_id(self) -> dict[int, FieldInfo]:

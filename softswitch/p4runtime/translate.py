@@ -27,7 +27,7 @@ def key_from_wire(table: TableInfo, matches: Iterable[p4r.FieldMatch]) -> Key:
         info = table.fields_by_id.get(match.field_id)
         if info is None:
             raise invalid(
-                f"table {table.name}: no key field has id {match.field_id}; {_named(table.fields)}"
+                f"table {table.name}: no key field has id {match.field_id}; {named(table.fields)}"
             )
         if match.field_id in given:
             raise invalid(f"table {table.name}: key field {info.name} is given twice")
@@ -77,12 +77,12 @@ def action_from_wire(
     if ref is None:
         raise invalid(
             f"table {table.name}: no action has id {message.action.action_id:#010x}; "
-            f"{_named(ref.action for ref in table.actions.values())}"
+            f"{named(ref.action for ref in table.actions.values())}"
         )
     if not (ref.as_default if default else ref.in_entries):
         where = "as default action" if default else "in entries"
         raise denied(f"table {table.name}: action {ref.action.name} is not allowed {where}")
-    return ref.action.name, _params(ref.action, message.action.params)
+    return ref.action.name, params_from_wire(ref.action, message.action.params)
 
 
 def action_to_wire(action: ActionInfo, params: Iterable[int]) -> p4r.TableAction:
@@ -98,15 +98,15 @@ def action_to_wire(action: ActionInfo, params: Iterable[int]) -> p4r.TableAction
     )
 
 
-def _params(action: ActionInfo, params: Any) -> tuple[int, ...]:
+def params_from_wire(action: ActionInfo, params: Any) -> tuple[int, ...]:
+    """Return the parameter values of an action in the data plane's order."""
     slots = action.slots
     given: list[int | None] = [None] * len(slots)
     for item in params:
         slot = slots.get(item.param_id)
         if slot is None:
             raise invalid(
-                f"action {action.name}: no parameter has id {item.param_id}; "
-                f"{_named(action.params)}"
+                f"action {action.name}: no parameter has id {item.param_id}; {named(action.params)}"
             )
         position, param = slot
         if given[position] is not None:
@@ -224,5 +224,6 @@ _FIELD_TO_WIRE = {
 }
 
 
-def _named(items: Iterable[Any]) -> str:
+def named(items: Iterable[Any]) -> str:
+    """Return what is allowed, for messages."""
     return "allowed: " + (", ".join(f"{item.name} ({item.id})" for item in items) or "none")
