@@ -69,6 +69,8 @@ def _shared_fields(program: Program) -> Iterator[FieldKey]:
         yield checksum.header, checksum.field
     for calculation in program.calculations:
         for item in calculation.inputs:
+            if item.kind not in ("field", "header"):
+                continue
             fields = program.headers[item.header].type.fields
             chosen = [item.field] if item.kind == "field" else range(len(fields))
             yield from ((item.header, f) for f in chosen)
