@@ -9,10 +9,11 @@ from softswitch.errors import UnsupportedConstruct
 
 
 def state_struct(layout: Layout) -> Iterator[str]:
-    """Yield struct ss_state: a pointer per register and counter array."""
+    """Yield struct ss_state: a pointer per register and counter array, and where they lie."""
     program = layout.program
     yield "struct ss_counter;"
     yield "struct ss_state {"
+    yield "    struct ss_arena arena;"
     for register in program.register_arrays.values():
         if is_wide(register.width):
             yield f"    uint64_t (*r{register.index})[{(register.width + 63) // 64}];"
@@ -21,7 +22,6 @@ def state_struct(layout: Layout) -> Iterator[str]:
     for counter in program.counter_arrays.values():
         if not counter.is_direct:
             yield f"    struct ss_counter *c{counter.index};"
-    yield "    uint8_t none;"
     yield "};"
 
 
@@ -34,16 +34,15 @@ def state_functions(layout: Layout) -> Iterator[str]:
     arrays += [(f"c{c.index}", c.size) for c in counters]
     yield "static bool ss_state_open(struct ss_state *s)"
     yield "{"
-    yield "    (void)s;"
+    yield "    uint64_t room = 0;"
     for name, size in arrays:
-        yield f"    if (!(s->{name} = calloc({size}, sizeof *s->{name}))) return false;"
+        yield f"    room += SS_ARENA_ROOM(UINT64_C({size}) * sizeof *s->{name});"
+    yield "    if (!ss_arena_open(&s->arena, room)) return false;"
+    for name, size in arrays:
+        yield (f"    s->{name} = ss_arena_take(&s->arena, UINT64_C({size}) * sizeof *s->{name});")
     yield "    return true;"
     yield "}"
-    yield "static void ss_state_close(struct ss_state *s)"
-    yield "{"
-    yield "    (void)s;"
-    yield from (f"    free(s->{name});" for name, _ in arrays)
-    yield "}"
+    yield "static void ss_state_close(struct ss_state *s) { ss_arena_close(&s->arena); }"
     yield "static uint8_t *ss_register_array(struct ss_state *s, uint32_t which, uint64_t *size)"
     yield "{"
     yield "    (void)s;"

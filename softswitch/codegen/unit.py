@@ -39,7 +39,7 @@ def _lines(program: Program) -> Iterator[str]:
     expressions = Expressions(layout)
     calculations = Calculations(expressions)
     actions = Actions(expressions, calculations)
-    yield '#define _GNU_SOURCE\n#include "wide.h"'
+    yield '#define _GNU_SOURCE\n#include "arena.h"\n#include "wide.h"'
     yield from _sizes(layout)
     yield from layout.structs()
     yield from saved_struct(layout)

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "arena.h"
 #include "hashes.h"
 #include "hashmap.h"
 #include "lpm.h"
@@ -140,6 +141,7 @@ struct ss_ctx {
     _Atomic uint32_t waiting; /* threads that want the lock: the data plane lets them go first */
     struct ss_table tables[SS_NUM_TABLES];
     struct ss_profile profiles[SS_NUM_PROFILES];
+    struct ss_arena direct; /* entries of directly indexed tables */
     struct ss_state state;
     struct ss_replicas *groups[SS_MAX_GROUPS];
     struct ss_session *sessions[SS_MAX_SESSIONS];

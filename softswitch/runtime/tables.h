@@ -29,15 +29,29 @@ static bool ss_table_reserve(struct ss_table *t, const struct ss_table_info *inf
     return true;
 }
 
+/* A directly indexed table has a place for every key, and never grows. */
+static uint64_t ss_direct_bytes(const struct ss_table_info *info)
+{
+    return info->kind == SS_DIRECT ? (uint64_t)info->stride << info->words : 0;
+}
+
 static bool ss_tables_open(struct ss_ctx *c)
 {
+    uint64_t room = 0;
+    for (uint32_t i = 0; i < SS_TABLE_COUNT; i++)
+        room += SS_ARENA_ROOM(ss_direct_bytes(&ss_table_infos[i]));
+    if (!ss_arena_open(&c->direct, room))
+        return false;
     for (uint32_t i = 0; i < SS_TABLE_COUNT; i++) {
         const struct ss_table_info *info = &ss_table_infos[i];
         struct ss_table *t = &c->tables[i];
         if (!(t->default_entry = calloc(1, info->stride)))
             return false;
-        /* A directly indexed table has a place for every key. */
-        if (info->kind == SS_DIRECT && !ss_table_reserve(t, info, (1u << info->words) - 1))
+        if (info->kind != SS_DIRECT)
+            continue;
+        t->room = UINT64_C(1) << info->words;
+        t->entries = ss_arena_take(&c->direct, ss_direct_bytes(info));
+        if (info->with_counters && !(t->counters = calloc(t->room, sizeof *t->counters)))
             return false;
     }
     return true;
@@ -47,13 +61,15 @@ static void ss_tables_close(struct ss_ctx *c)
 {
     for (uint32_t i = 0; i < SS_TABLE_COUNT; i++) {
         struct ss_table *t = &c->tables[i];
-        free(t->entries);
+        if (ss_table_infos[i].kind != SS_DIRECT)
+            free(t->entries);
         free(t->default_entry);
         free(t->counters);
         ss_map_free(&t->map);
         ss_lpm_free(&t->lpm);
         ss_tuples_free(&t->tuples);
     }
+    ss_arena_close(&c->direct);
 }
 
 /* A rule of a table: `expansions` keys of `words` words, each followed by as many mask words when
