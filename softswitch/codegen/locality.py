@@ -40,6 +40,21 @@ def node_actions(program: Program, node: Node) -> list[int]:
     return [node.action] if isinstance(node, ActionNode) else []
 
 
+def fixed_call(program: Program, node: Node) -> tuple[int, tuple[int, ...], int] | None:
+    """Return (action, parameters, next node) when a node always runs the same action."""
+    if isinstance(node, ActionNode):
+        return node.action, (), node.after
+    if not isinstance(node, TableNode):
+        return None
+    table = program.tables[node.table]
+    fixed = table.default_is_const and table.default_params_are_const
+    if table.keys or not fixed or table.default_action is None:
+        return None
+    action = table.actions[table.default_action]
+    after = node.miss if node.miss is not None else node.by_action[action]
+    return action, table.default_params, after
+
+
 def fields_of(part: object) -> Iterator[FieldKey]:
     """Yield the fields of fixed headers that a part of a program mentions."""
     if isinstance(part, Field) and isinstance(part.header, HeaderRef):

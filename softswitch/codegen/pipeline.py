@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from softswitch.codegen.actions import may_stop, takes_locals
+from softswitch.codegen.branchless import find_choice, statements
 from softswitch.codegen.expressions import Expressions, literal
-from softswitch.codegen.locality import cut
+from softswitch.codegen.locality import cut, fixed_call
 from softswitch.codegen.tables import lookup_call
 from softswitch.ir import ActionNode, ConditionNode, Node, TableNode
 from softswitch.program import Pipeline, Table
@@ -79,12 +80,22 @@ class PipelineCode:
     def _node(self, node: Node, bounds: tuple[int, int]) -> Iterator[str]:
         self.e.where = f"{self.pipeline.name}, node {node.name!r}"
         if isinstance(node, ConditionNode):
+            choice = find_choice(self.e, self.pipeline.nodes, node)
+            if choice is not None:
+                yield "    {"
+                yield from (f"    {line}" for line in statements(self.e, choice))
+                yield f"    {self._go(choice.join, bounds)}"
+                yield "    }"
+                return
             yield f"    if ({self.e.boolean(node.condition)}) {self._go(node.if_true, bounds)}"
             yield f"    {self._go(node.if_false, bounds)}"
-        elif isinstance(node, ActionNode):
-            yield f"    {self._call(node.action, [])}"
-            yield f"    {self._go(node.after, bounds)}"
-        else:
+            return
+        call = fixed_call(self.program, node)
+        if call is not None:
+            action, params, after = call
+            yield f"    {self._call(action, [literal(v) for v in params])}"
+            yield f"    {self._go(after, bounds)}"
+        elif isinstance(node, TableNode):
             yield from self._table(node, self.program.tables[node.table], bounds)
 
     def _call(self, action: int, args: list[str]) -> str:
@@ -97,13 +108,6 @@ class PipelineCode:
         return call
 
     def _table(self, node: TableNode, table: Table, bounds: tuple[int, int]) -> Iterator[str]:
-        fixed = table.default_is_const and table.default_params_are_const
-        if not table.keys and fixed and table.default_action is not None:
-            action = table.actions[table.default_action]
-            yield f"    {self._call(action, [literal(v) for v in table.default_params])}"
-            after = node.miss if node.miss is not None else node.by_action[action]
-            yield f"    {self._go(after, bounds)}"
-            return
         n = table.index
         yield "    {"
         yield f"    const struct ss_entry{n} *e = {lookup_call(self.layout, table)};"

@@ -1,0 +1,125 @@
+"""Branches on packet bytes without a jump.
+
+A processor guesses branches, and it guesses well where packets are alike: validity, roles, metadata
+that a table set. What a field of a packet says it cannot guess, and a wrong guess costs as much as
+thirty instructions. So where such a condition only chooses between a few assignments to local
+variables, both sides are computed and the results blended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from softswitch.codegen.expressions import Expressions
+from softswitch.codegen.layout import c_type, is_wide
+from softswitch.codegen.locality import FieldKey, fields_of, fixed_call
+from softswitch.ir import (
+    ConditionNode,
+    Const,
+    Expr,
+    Field,
+    HeaderRef,
+    Node,
+    Op,
+)
+
+MAX_ASSIGNMENTS = 4
+"""Per side: more is cheaper to jump over."""
+
+MAX_TERMS = 24
+"""Of one assigned expression."""
+
+_CHEAP = frozenset(["+", "-", "&", "|", "^", "~", "<<", ">>"])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A condition, what each side assigns (target, value), and the node where they meet."""
+
+    condition: Expr
+    yes: tuple[tuple[Field, Expr], ...]
+    no: tuple[tuple[Field, Expr], ...]
+    join: int
+
+
+def find_choice(
+    expressions: Expressions, nodes: tuple[Node, ...], node: ConditionNode
+) -> Choice | None:
+    """Return the choice that a condition makes, None if it has to be a branch."""
+    program = expressions.layout.program
+    keys = set(fields_of(node.condition))
+    if not keys or any(program.headers[header].metadata for header, _ in keys):
+        return None
+
+    def side(target: int) -> tuple[tuple[tuple[Field, Expr], ...] | None, int]:
+        call = fixed_call(program, nodes[target]) if target < len(nodes) else None
+        if call is None or call[1]:
+            return None, target
+        return _assignments(expressions, call[0]), call[2]
+
+    yes, after_yes = side(node.if_true)
+    no, after_no = side(node.if_false)
+    if yes is not None and no is not None and after_yes == after_no:
+        return Choice(node.condition, yes, no, after_yes)
+    if yes is not None and after_yes == node.if_false:
+        return Choice(node.condition, yes, (), after_yes)
+    if no is not None and after_no == node.if_true:
+        return Choice(node.condition, (), no, after_no)
+    return None
+
+
+def _assignments(expressions: Expressions, action: int) -> tuple[tuple[Field, Expr], ...] | None:
+    """Return what an action assigns, None if it does anything else or too much."""
+    layout = expressions.layout
+    result: list[tuple[Field, Expr]] = []
+    written: set[FieldKey] = set()
+    for primitive in layout.program.actions[action].primitives:
+        match primitive.op, primitive.args:
+            case "assign", (Field(header=HeaderRef(header=header)) as target, value):
+                key = (header, target.field)
+                kind = layout.field_type(target)
+                if key not in layout.locals or is_wide(kind.width) or kind.varbit:
+                    return None
+                # Both sides see the values from before the choice.
+                if written & set(fields_of(value)) or not _is_cheap(value):
+                    return None
+                written.add(key)
+                result.append((target, value))
+            case _:
+                return None
+    return tuple(result) if len(result) <= MAX_ASSIGNMENTS else None
+
+
+def _is_cheap(value: object) -> bool:
+    """Whether an expression is short, and can be computed whatever the condition says."""
+    terms = 0
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        terms += 1
+        if isinstance(item, Op) and item.op in _CHEAP:
+            todo += item.args
+        elif not isinstance(item, Const) and not (
+            isinstance(item, Field) and isinstance(item.header, HeaderRef)
+        ):
+            return False
+    return terms <= MAX_TERMS
+
+
+def statements(expressions: Expressions, choice: Choice) -> Iterator[str]:
+    """Yield the statements that make a choice."""
+    layout = expressions.layout
+    yield f"const bool q = {expressions.boolean(choice.condition)};"
+    targets = list(dict.fromkeys(target for target, _ in (*choice.yes, *choice.no)))
+    blends = []
+    for i, target in enumerate(targets):
+        width = layout.field_type(target).width
+        kind, place = c_type(width), expressions.field(target)
+        values = []
+        for name, side in (("y", choice.yes), ("n", choice.no)):
+            value = next((v for t, v in reversed(side) if t == target), target)
+            yield f"const {kind} {name}{i} = ({kind})({expressions.store(value, width)});"
+            values.append(f"{name}{i}")
+        blends.append(f"{place} = ({kind})(n{i} ^ ((n{i} ^ y{i}) & -({kind})q));")
+    yield from blends
