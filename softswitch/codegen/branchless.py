@@ -15,6 +15,7 @@ from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import c_type, is_wide
 from softswitch.codegen.locality import FieldKey, fields_of, fixed_call
 from softswitch.ir import (
+    ArrayRef,
     ConditionNode,
     Const,
     Expr,
@@ -22,6 +23,8 @@ from softswitch.ir import (
     HeaderRef,
     Node,
     Op,
+    Text,
+    Vector,
 )
 
 MAX_ASSIGNMENTS = 4
@@ -79,6 +82,8 @@ def _assignments(expressions: Expressions, action: int) -> tuple[tuple[Field, Ex
             case "assign", (Field(header=HeaderRef(header=header)) as target, value):
                 key = (header, target.field)
                 kind = layout.field_type(target)
+                if isinstance(value, ArrayRef | Text | Vector):
+                    return None
                 if key not in layout.locals or is_wide(kind.width) or kind.varbit:
                     return None
                 # Both sides see the values from before the choice.
