@@ -277,6 +277,24 @@ class DataPlane:
             data = value.to_bytes(size, "little") * count
             self._lib.ss_registers_write(self._open(), register.index, index, count, data)
 
+    def registers_save(self, name: str) -> bytes:
+        """Return all cells as the data plane has them, for `registers_load`."""
+        with self._lock:
+            register, size = self._register(name)
+            room = ctypes.create_string_buffer(register.size * size)
+            self._lib.ss_registers_read(self._open(), register.index, 0, register.size, room)
+            return room.raw
+
+    def registers_load(self, name: str, cells: bytes) -> None:
+        """Set the first cells to what `registers_save` of a register of the same width gave."""
+        with self._lock:
+            register, size = self._register(name)
+            count, rest = divmod(len(cells), size)
+            if rest:
+                raise InvalidArgument(f"register {name!r} has cells of {size} bytes each")
+            _check_run("register", name, register.size, 0, count)
+            self._lib.ss_registers_write(self._open(), register.index, 0, count, cells)
+
     # Packet replication
 
     def mcast_group_set(self, group_id: int, replicas: Sequence[Replica]) -> None:

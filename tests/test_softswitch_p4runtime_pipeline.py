@@ -108,7 +108,6 @@ def test_new_pipeline_clears_the_state(client: Client) -> None:
     ("action", "what", "code"),
     [
         (Action.UNSPECIFIED, config(), grpc.StatusCode.INVALID_ARGUMENT),
-        (Action.RECONCILE_AND_COMMIT, config(), grpc.StatusCode.UNIMPLEMENTED),
         (99, config(), grpc.StatusCode.INVALID_ARGUMENT),
         (Action.COMMIT, config(), grpc.StatusCode.INVALID_ARGUMENT),
         (Action.VERIFY, None, grpc.StatusCode.INVALID_ARGUMENT),

@@ -15,9 +15,10 @@ from finsy.proto import p4r
 
 from softswitch.dataplane import DataPlane
 from softswitch.errors import SoftSwitchError
-from softswitch.p4runtime.errors import invalid, not_found, precondition, unimplemented
+from softswitch.p4runtime.errors import invalid, not_found, precondition
 from softswitch.p4runtime.packet_io import PacketInPump
 from softswitch.p4runtime.pipeline import Loader, Pipeline, verify
+from softswitch.p4runtime.reconcile import carry_over
 
 LOGGER = logging.getLogger(__name__)
 
@@ -78,20 +79,19 @@ class Device:
         """Do what a SetForwardingPipelineConfig request asks.
 
         `check` is called when it is this request's turn, and again when the slow part, compiling,
-        is over. If anything fails the
-        running pipeline goes on as before. Raises P4RuntimeError or another SoftSwitchError.
+        is over. If anything fails the running pipeline goes on as before. Raises P4RuntimeError
+        or another SoftSwitchError.
         """
-        if action == Action.RECONCILE_AND_COMMIT:
-            raise unimplemented("RECONCILE_AND_COMMIT is not supported; use VERIFY_AND_COMMIT")
         if action not in (
             Action.VERIFY,
             Action.VERIFY_AND_SAVE,
             Action.VERIFY_AND_COMMIT,
             Action.COMMIT,
+            Action.RECONCILE_AND_COMMIT,
         ):
             raise invalid(
                 f"action {action} is unknown; allowed are VERIFY, VERIFY_AND_SAVE, "
-                "VERIFY_AND_COMMIT and COMMIT"
+                "VERIFY_AND_COMMIT, COMMIT and RECONCILE_AND_COMMIT"
             )
         with self._setting:
             check()
@@ -133,6 +133,8 @@ class Device:
                 if action == Action.VERIFY_AND_SAVE:
                     self._drop_saved()
                     self._saved = pipeline
+                elif action == Action.RECONCILE_AND_COMMIT and self._running is not None:
+                    self._commit(pipeline, carry_over(self._running, pipeline))
                 else:
                     self._commit(pipeline)
         except Exception:
@@ -144,12 +146,16 @@ class Device:
             self._saved.close()
             self._saved = None
 
-    def _commit(self, pipeline: Pipeline) -> None:
-        """Let `pipeline` take over the ports; the former one takes them back if it cannot."""
+    def _commit(self, pipeline: Pipeline, carry: Callable[[], None] = lambda: None) -> None:
+        """Let `pipeline` take over the ports; the former one takes them back if it cannot.
+
+        `carry` is called while neither has them.
+        """
         former = self._running
         if former is not None:
             self._detach(former)
         try:
+            carry()
             self._attach(pipeline)
         except SoftSwitchError:
             if former is not None:

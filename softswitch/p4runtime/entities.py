@@ -30,6 +30,9 @@ class Kind:
     """Applies an update of a p4r.Update.Type: wholly, or not at all if it raises."""
     read: Callable[[Pipeline, Any], Iterator[p4r.Entity]]
     """Looks at the state in the call and makes the messages lazily."""
+    state: Callable[[Pipeline], Iterator[p4r.Update]] | None
+    """The updates that make, in a new pipeline, what controllers wrote into this one (see
+    `reconcile`). None: nothing but what packets change, or part of another kind's state."""
     before: Callable[[Pipeline, int, Any], Iterator[p4r.Entity]] | None = None
     """What a MODIFY or DELETE is about to change: for each entity, the message that an opposite
     MODIFY or INSERT needs. None: what `read` returns for the message."""
@@ -113,35 +116,46 @@ def _write_register(pipeline: Pipeline, kind: int, message: p4r.RegisterEntry) -
     modify_register(pipeline.schema, pipeline.dataplane, message)
 
 
+def _inserts(entities: Iterator[p4r.Entity]) -> Iterator[p4r.Update]:
+    return (p4r.Update(type=INSERT, entity=entity) for entity in entities)
+
+
 KINDS: dict[str, Kind] = {
     "table_entry": Kind(
         write=lambda pipeline, kind, message: pipeline.tables.write(kind, message),
         read=lambda pipeline, query: pipeline.tables.read(query),
+        state=lambda pipeline: pipeline.tables.state(),
         before=lambda pipeline, kind, message: pipeline.tables.before(kind, message),
     ),
     "action_profile_member": Kind(
         write=lambda pipeline, kind, message: pipeline.profiles.write_member(kind, message),
         read=lambda pipeline, query: pipeline.profiles.read_members(query),
+        state=lambda pipeline: _inserts(pipeline.profiles.read_members(p4r.ActionProfileMember())),
     ),
     "action_profile_group": Kind(
         write=lambda pipeline, kind, message: pipeline.profiles.write_group(kind, message),
         read=lambda pipeline, query: pipeline.profiles.read_groups(query),
+        state=lambda pipeline: _inserts(pipeline.profiles.read_groups(p4r.ActionProfileGroup())),
     ),
     "counter_entry": Kind(
         write=_write_counter,
         read=lambda pipeline, query: read_counters(pipeline.schema, pipeline.dataplane, query),
+        state=None,
     ),
     "direct_counter_entry": Kind(
         write=_write_direct_counter,
         read=lambda pipeline, query: pipeline.tables.read_counters(query),
+        state=None,
         before=lambda pipeline, _kind, message: pipeline.tables.counter_before(message),
     ),
     "register_entry": Kind(
         write=_write_register,
         read=lambda pipeline, query: read_registers(pipeline.schema, pipeline.dataplane, query),
+        state=None,
     ),
     "packet_replication_engine_entry": Kind(
         write=lambda pipeline, kind, message: pipeline.replication.write(kind, message),
         read=lambda pipeline, query: pipeline.replication.read(query),
+        state=lambda pipeline: pipeline.replication.state(),
     ),
 }

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import grpc
 from finsy.proto import p4r
 
 from softswitch.dataplane import DataPlane
 from softswitch.errors import SoftSwitchError
 from softswitch.p4runtime.action_profiles import ActionProfiles
-from softswitch.p4runtime.errors import invalid
+from softswitch.p4runtime.errors import P4RuntimeError, invalid
 from softswitch.p4runtime.replication import Replication
 from softswitch.p4runtime.schema import Schema, build_schema
 from softswitch.p4runtime.table_entries import TableEntries
@@ -57,6 +58,8 @@ def verify(config: p4r.ForwardingPipelineConfig, load: Loader, cpu_port: int | N
             tables=TableEntries(schema, dataplane, profiles),
             replication=Replication(dataplane, cpu_port),
         )
-    except SoftSwitchError:
+    except SoftSwitchError as error:
         dataplane.close()
+        if isinstance(error, P4RuntimeError) and error.code is grpc.StatusCode.UNIMPLEMENTED:
+            raise invalid(error.message) from None  # a config that cannot be realized
         raise

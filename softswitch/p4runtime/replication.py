@@ -65,6 +65,16 @@ class Replication:
             for entry in found
         )
 
+    def state(self) -> Iterator[p4r.Update]:
+        """Return the updates that make the same groups and sessions elsewhere."""
+        every = (
+            p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry()),
+            p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry()),
+        )
+        for query in every:
+            for entity in self.read(query):
+                yield p4r.Update(type=p4r.Update.INSERT, entity=entity)
+
     def _write_group(self, kind: int, message: p4r.MulticastGroupEntry) -> None:
         group_id = message.multicast_group_id
         what = f"multicast group {group_id}"

@@ -58,6 +58,7 @@ class TableEntries:
         self._entries: dict[int, dict[Slot, Stored]] = {
             table.id: _initial(table, dataplane) for table in schema.tables.values()
         }
+        self._from_program = {number: dict(found) for number, found in self._entries.items()}
         self._default_metadata: dict[int, tuple[bytes, int]] = {}
 
     def write(self, kind: int, message: p4r.TableEntry) -> None:
@@ -140,6 +141,20 @@ class TableEntries:
             for stored in selected
         ]
         return (p4r.Entity(table_entry=to_wire(*item)) for item in snapshot)
+
+    def state(self) -> Iterator[p4r.Update]:
+        """Return the updates that make, from the program's own entries, what there is now."""
+        for table in self._schema.tables.values():
+            entries, original = self._entries[table.id], self._from_program[table.id]
+            for slot, stored in original.items():
+                if slot not in entries:
+                    yield _update(p4r.Update.DELETE, to_wire(table, stored, None))
+            for slot, stored in entries.items():
+                if original.get(slot) is not stored:
+                    yield _update(p4r.Update.INSERT, to_wire(table, stored, None))
+            if table.id in self._default_metadata:
+                entry = self._default(table, p4r.TableEntry())
+                yield _update(p4r.Update.MODIFY, entry)
 
     def read_counters(self, query: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
         """Return the direct counters that `query` selects; raises P4RuntimeError."""
@@ -290,6 +305,10 @@ class TableEntries:
 
     def _set_counts(self, table: TableInfo, entry: TableEntry, counts: Counts) -> None:
         self._dataplane.direct_counter_write(table.name, entry.key, entry.priority, *counts)
+
+
+def _update(kind: p4r.Update.Type.ValueType, entry: p4r.TableEntry) -> p4r.Update:
+    return p4r.Update(type=kind, entity=p4r.Entity(table_entry=entry))
 
 
 def _initial(table: TableInfo, dataplane: DataPlane) -> dict[Slot, Stored]:
