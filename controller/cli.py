@@ -13,11 +13,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from controller.cli_identify import identify
 from controller.targets import TARGETS
 from host_stack.errors import BadInput, LibraError
 from mininet_topos.options import MODES, OPTIMIZERS, RunOptions
 from mininet_topos.runner import run as run_experiment
 from workloads.datasets import KNOWN
+from workloads.models import default_model
 
 app = typer.Typer(
     add_completion=True,
@@ -40,6 +42,9 @@ def common(
     ] = False,
 ) -> None:
     """In-network aggregation of the hot parameters of sparse models."""
+
+
+app.command()(identify)
 
 
 @app.command()
@@ -102,7 +107,7 @@ def run(
         raise BadInput(f"--json {json_path}: it must be a file in a folder that exists")
     options = RunOptions(
         dataset=dataset,
-        model=model or ("fm" if dataset == "movielens" else "lr"),
+        model=model or default_model(dataset),
         workers=workers,
         rounds=rounds,
         batch=batch,

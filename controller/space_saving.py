@@ -36,13 +36,17 @@ class SpaceSaving:
         self._counts = np.empty(0, np.int64)
         self._errors = np.empty(0, np.int64)
         self._given_up = 0
-        self._waiting: list[Keys] = []
+        self._waiting: list[tuple[Keys, Int64Array]] = []
         self._num_waiting = 0
 
-    def update(self, keys: Keys) -> None:
-        """Count one update of each of uint64[n] `keys`, in any order, repeats allowed."""
-        self.updates += len(keys)
-        self._waiting.append(keys)
+    def update(self, keys: Keys, counts: Int64Array | None = None) -> None:
+        """Count updates of uint64[n] `keys`, in any order, repeats allowed.
+
+        `counts`, int64[n], not negative, says how many each; one, unless given.
+        """
+        times = np.ones(len(keys), np.int64) if counts is None else counts
+        self.updates += int(times.sum())
+        self._waiting.append((keys, times))
         self._num_waiting += len(keys)
         if self._num_waiting >= self.counters:
             self._take_in()
@@ -65,7 +69,9 @@ class SpaceSaving:
     def _take_in(self) -> None:
         if not self._num_waiting:
             return
-        seen, times = np.unique(np.concatenate(self._waiting), return_counts=True)
+        seen, times = _summed(
+            *(np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
+        )
         self._waiting, self._num_waiting = [], 0
         at = np.searchsorted(self._keys, seen)
         watched = at < len(self._keys)
@@ -83,3 +89,11 @@ class SpaceSaving:
             keys, counts, errors = keys[kept], counts[kept], errors[kept]
         order = np.argsort(keys, kind="stable")
         self._keys, self._counts, self._errors = keys[order], counts[order], errors[order]
+
+
+def _summed(keys: Keys, counts: Int64Array) -> tuple[Keys, Int64Array]:
+    """Each of uint64[n] `keys`, n > 0, once, rising, and the sum of its counts."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    return ordered[starts], np.add.reduceat(counts[order], starts)

@@ -62,6 +62,17 @@ def test_the_bounds_of_the_algorithm(counters: int, batches: list[list[int]]) ->
     assert all(truth[key] <= summary.error_bound for key in missed)
 
 
+def test_counts_stand_for_repeats() -> None:
+    """A key with a count of three is one that comes three times."""
+    one, other = SpaceSaving(4), SpaceSaving(4)
+    for keys, counts in (([7, 1, 7], [2, 1, 1]), ([3, 9, 8], [1, 5, 2]), ([2], [1])):
+        one.update(np.array(keys, np.uint64), np.array(counts, np.int64))
+        other.update(np.repeat(np.array(keys, np.uint64), counts))
+        for a, b in zip(one.ranked(), other.ranked(), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert one.updates == other.updates == 13
+
+
 def test_heavy_keys_of_a_long_stream_are_found() -> None:
     """Of 100,000 keys under a Zipf law, 500 counters find the hottest 50."""
     random = np.random.default_rng(1)

@@ -38,9 +38,11 @@ class Model(Protocol):
         ...
 
     def key_counts(self, feature_counts: Int64Array, examples: int) -> Int64Array:
-        """Return how many of `examples` examples touch each key, int64[num_keys].
+        """Return how many of `examples` examples touch each key.
 
-        `feature_counts`, int64[num_features], says it of features.
+        `feature_counts` says it of features: of all, int64[num_features], which gives
+        int64[num_keys]; or of the distinct ones of a batch, by number, which gives the counts of
+        its `batch_keys`.
         """
         ...
 
@@ -57,6 +59,11 @@ class Model(Protocol):
     def predict(self, examples: Examples, params: FloatArray) -> FloatArray:
         """Return the prediction of each example, [n], from all parameters, [num_keys]."""
         ...
+
+
+def default_model(dataset: str) -> str:
+    """Return the model that suits a data set, by the data set's name."""
+    return "fm" if dataset == "movielens" else "lr"
 
 
 def make_model(

@@ -15,6 +15,7 @@ from workloads.examples import Examples, Float32Array, Int64Array
 from workloads.models import Model, make_model
 from workloads.schedule import Schedule
 
+_BLOCK_EXAMPLES = 1024
 MAX_SEED = 2**53 - 1
 """The largest seed, one that survives a trip through JSON."""
 
@@ -118,6 +119,20 @@ class Workload:
         features = examples.feature_counts(self.dataset.num_features)
         return self.model.key_counts(features, len(examples))
 
+    def counted_blocks(self, examples: Examples) -> Iterator[tuple[NDArray[np.uint64], Int64Array]]:
+        """Return the keys of blocks of examples and how many examples touch each, (uint64, int64).
+
+        For counting without an array of all keys; blocks come in the order of the data.
+        """
+        for start in range(0, len(examples), _BLOCK_EXAMPLES):
+            end = min(start + _BLOCK_EXAMPLES, len(examples))
+            block = examples.take(np.arange(start, end, dtype=np.int64))
+            _, counts = np.unique(block.features, return_counts=True)
+            yield (
+                self.model.batch_keys(block),
+                self.model.key_counts(counts.astype(np.int64), len(block)),
+            )
+
     def _sample(self, fraction: float, seed: int) -> Int64Array:
         """Return the positions of a random sample of the training part."""
         if not 0 < fraction <= 1:
@@ -127,13 +142,13 @@ class Workload:
         drawn = np.random.default_rng([seed, 0x5A3B1E]).permutation(total).astype(np.int64)
         return drawn[: max(round(total * fraction), min(self.schedule.batch_size, total))]
 
-    def ordered_keys(self) -> Iterator[NDArray[np.uint64]]:
+    def ordered_keys(self, first: int = 0) -> Iterator[NDArray[np.uint64]]:
         """Return the keys of batches of the training part in the order of the data.
 
-        That is the order of time in a log, which shows how the hot set moves. The last batch may be
-        short.
+        That is the order of time in a log, which shows how the hot set moves. Batches begin with
+        example `first`; the last may be short.
         """
-        return self._keys_of(self.train, np.arange(len(self.train), dtype=np.int64))
+        return self._keys_of(self.train, np.arange(first, len(self.train), dtype=np.int64))
 
     def training_keys(self) -> Iterator[NDArray[np.uint64]]:
         """Return the keys of all batches of the first epoch of data, as `keys` gives them.
