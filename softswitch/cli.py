@@ -21,13 +21,14 @@ from google.protobuf import text_format
 from typer.exceptions import TyperException
 
 from softswitch import control_cli
+from softswitch.capture import DEFAULT_MAX_BYTES, CaptureOptions
 from softswitch.compiler import find_compiler
 from softswitch.control import ControlServer
 from softswitch.dataplane import DataPlane
 from softswitch.errors import BadProgram, InvalidArgument, PortError, SoftSwitchError
 from softswitch.faults import Direction, LinkFaults, expand, read_fault_file
 from softswitch.p4runtime.server import DEFAULT_ADDRESS, P4RuntimeServer
-from softswitch.ports import MAX_PORT
+from softswitch.ports import MAX_PACKET_BYTES, MAX_PORT
 from softswitch.stf.command import stf
 from softswitch.wiring import Wiring
 
@@ -109,6 +110,23 @@ def run(
             help="Serve `softswitch fault`, `link` and `stats` on this Unix-domain socket.",
         ),
     ] = None,
+    capture: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Record what passes each port in DIR/port-N.pcapng."),
+    ] = None,
+    capture_size: Annotated[
+        int,
+        typer.Option(min=1, metavar="BYTES", help="Largest size of a port's capture."),
+    ] = DEFAULT_MAX_BYTES,
+    capture_snaplen: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=MAX_PACKET_BYTES,
+            metavar="BYTES",
+            help="Record at most so much of a packet; 0 records all.",
+        ),
+    ] = 0,
     cache_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where compiled programs are kept.")
     ] = None,
@@ -124,12 +142,16 @@ def run(
     Interfaces need the capability CAP_NET_RAW; programs need a C compiler on this machine.
     """
     ports = _parse_ports(interface or [], cpu_port)
-    wiring = Wiring(ports, _parse_faults(fault or [], fault_file, ports))
+    faults = _parse_faults(fault or [], fault_file, ports)
     _check_address(grpc)
     if (json_path is None) != (p4info_path is None):
         raise typer.BadParameter("--json and --p4info go together; give both or neither")
     _check_interfaces(ports)
     find_compiler()
+    options = None
+    if capture is not None:
+        options = CaptureOptions.create(capture, capture_size, capture_snaplen)
+    wiring = Wiring(ports, faults, options)
     _start_log(log_file, verbose=verbose)
     server = P4RuntimeServer(
         grpc,

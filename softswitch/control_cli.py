@@ -82,6 +82,10 @@ def _lines(found: dict[str, Any]) -> list[str]:
         f"port {item.pop('port')} {item.pop('ifname')}  {_numbers(item)}" for item in found["ports"]
     ]
     lines.append(f"drops  {_numbers(found['drops']) or 'none'}")
+    if any(found["parser_errors"].values()):
+        lines.append(f"parser errors  {_numbers(found['parser_errors'])}")
+    if found["capture"]:
+        lines.append(f"capture  {_numbers(found['capture']) or 'empty'}")
     for item in found["links"]:
         name = f"link {item.pop('port')} {item.pop('direction')} ({item.pop('faults')})"
         lines.append(f"{name}  {_numbers(item) or 'unused'}")

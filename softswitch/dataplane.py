@@ -17,6 +17,7 @@ from typing import Self
 
 from softswitch.batch import HeldWrites, Library
 from softswitch.binding import load_library, split_records, u64_array
+from softswitch.capture import CaptureOptions, CaptureStats, Recorder
 from softswitch.codegen import generate
 from softswitch.compiler import build
 from softswitch.engine import Handle
@@ -38,6 +39,8 @@ from softswitch.replication import CloneSession, Replica, Replication
 from softswitch.tables import TableStore
 
 __all__ = [
+    "CaptureOptions",
+    "CaptureStats",
     "CloneSession",
     "DataPlane",
     "Direction",
@@ -52,6 +55,7 @@ __all__ = [
 ]
 
 _LOG_BYTES = 512
+_MAX_PARSER_ERRORS = 256
 
 
 class DataPlane:
@@ -72,6 +76,7 @@ class DataPlane:
         self._ctx: int | None = ctx
         self._ports = Ports(self._lib, ctx)
         self._links = Links(self._lib, ctx)
+        self._recorder = Recorder(self._lib, ctx)
         self._replication = Replication(self._lib, ctx)
         self._handle = Handle(self._lib, ctx, self._lock)
         self.profiles = {
@@ -121,6 +126,7 @@ class DataPlane:
             try:
                 self._ports.stop()
             finally:
+                self._recorder.stop()
                 self._lib.ss_destroy(self._ctx)
                 self._ctx = None
                 self._handle.close()
@@ -417,6 +423,29 @@ class DataPlane:
             self._open()
             return split_records(self._links.advance(ns))
 
+    # Captures
+
+    def capture_start(self, options: CaptureOptions) -> None:
+        """Record what passes the ports from now on, one pcapng file per port.
+
+        Raises CaptureError; InvalidArgument if a capture is in progress.
+        """
+        with self._lock:
+            self._open()
+            self._recorder.start(options, self._ports.names())
+
+    def capture_stop(self) -> CaptureStats:
+        """End the capture, with everything written, and return its counters."""
+        with self._lock:
+            self._open()
+            return self._recorder.stop()
+
+    def capture_stats(self) -> CaptureStats:
+        """Return the counters of the capture in progress."""
+        with self._lock:
+            self._open()
+            return self._recorder.stats()
+
     # CPU port
 
     def set_cpu_port(self, port: int | None) -> None:
@@ -451,6 +480,7 @@ class DataPlane:
         with self._lock:
             self._open()
             self._ports.attach(port, ifname)
+            self._recorder.name(port, ifname)
 
     def detach_port(self, port: int) -> None:
         """Release a port's interface. Raises PortError."""
@@ -484,6 +514,14 @@ class DataPlane:
             out = u64_array([0] * len(names))
             self._lib.ss_drop_stats(ctx, out)
             return dict(zip(names, out, strict=True))
+
+    def parser_errors(self) -> dict[str, int]:
+        """Return how many packets the parser found each error in; v1model goes on with them."""
+        with self._lock:
+            out = u64_array([0] * _MAX_PARSER_ERRORS)
+            self._lib.ss_parser_errors(self._open(), out)
+        known = self.program.errors.items()
+        return {name: out[code] for name, code in known if 0 < code < _MAX_PARSER_ERRORS}
 
     def log_messages(self) -> list[str]:
         """Return the messages of log_msg since the last call (at most the newest 256)."""

@@ -32,6 +32,10 @@ class PortError(SoftSwitchError):
     """A port number or a network interface cannot be used."""
 
 
+class CaptureError(SoftSwitchError):
+    """Packets cannot be recorded where they were to be."""
+
+
 class NotFound(SoftSwitchError):
     """The named object or entry does not exist."""
 

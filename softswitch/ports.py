@@ -19,7 +19,11 @@ MAX_PACKET_BYTES = 10240
 
 @dataclass(frozen=True)
 class PortStats:
-    """Counters of one port since it was attached (packets, except `*_bytes`)."""
+    """Counters of one port since it was attached (packets, except `*_bytes`).
+
+    `tx_errors` were refused by the interface, `oversize` too long, `rx_dropped` lost by the kernel
+    because the switch did not take them in time.
+    """
 
     ifname: str
     rx: int
@@ -28,6 +32,7 @@ class PortStats:
     tx_bytes: int
     tx_errors: int
     oversize: int
+    rx_dropped: int
 
 
 class Ports:
@@ -59,6 +64,10 @@ class Ports:
             raise PortError(f"port {port} cannot use interface {ifname!r}: {os.strerror(-code)}")
         self._names[port] = ifname
 
+    def names(self) -> dict[int, str]:
+        """Return the interface of each attached port."""
+        return dict(self._names)
+
     def detach(self, port: int) -> None:
         """Release the interface of a port. Raises PortError."""
         if self._lib.ss_port_detach(self._ctx, port) != 0:
@@ -89,7 +98,7 @@ class Ports:
     def stats(self) -> dict[int, PortStats]:
         """Return the counters of all attached ports."""
         result: dict[int, PortStats] = {}
-        values = u64_array([0] * 6)
+        values = u64_array([0] * 7)
         for port, name in sorted(self._names.items()):
             if self._lib.ss_port_stats(self._ctx, port, values) == 0:
                 result[port] = PortStats(name, *values)

@@ -1,4 +1,4 @@
-"""What is around the ports of a running switch, whatever pipeline it runs: the faults of its links.
+"""What is around the ports of a running switch: the faults of its links, and its captures.
 
 A controller may replace the pipeline, and with it the data plane, at any time. What was asked for
 here is then asked of the new one; packets are numbered, and counted, from 0 again.
@@ -10,6 +10,7 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 
+from softswitch.capture import CaptureOptions
 from softswitch.dataplane import DataPlane
 from softswitch.errors import InvalidArgument
 from softswitch.faults import Direction, FaultRule, LinkFaults, expand
@@ -24,16 +25,22 @@ class Wiring:
         self,
         ports: Collection[int],
         faults: Mapping[tuple[int, Direction], LinkFaults] | None = None,
+        capture: CaptureOptions | None = None,
     ) -> None:
         self._ports = frozenset(ports)
         self._lock = threading.Lock()
         self._faults = dict(faults or {})
+        self._capture = capture
         self._dataplane: DataPlane | None = None
 
     def prepare(self, dataplane: DataPlane) -> None:
         """Put the links around a data plane that is about to run."""
         with self._lock:
-            self._dataplane = dataplane
+            former, self._dataplane = self._dataplane, dataplane
+            if self._capture is not None:
+                if former is not None:
+                    former.capture_stop()  # the files are now the other one's
+                dataplane.capture_start(self._capture)
             for (port, direction), faults in self._faults.items():
                 dataplane.set_link_faults(port, direction, faults)
 
@@ -72,7 +79,14 @@ class Wiring:
         with self._lock:
             dataplane = self._dataplane
             if dataplane is None:
-                return {"pipeline": False, "ports": [], "drops": {}, "links": []}
+                return {
+                    "pipeline": False,
+                    "ports": [],
+                    "drops": {},
+                    "parser_errors": {},
+                    "links": [],
+                    "capture": {},
+                }
             faults = dataplane.link_faults()
             ports = dataplane.port_stats()
             links = dataplane.link_stats()
@@ -80,6 +94,8 @@ class Wiring:
                 "pipeline": True,
                 "ports": [{"port": port, **asdict(stats)} for port, stats in ports.items()],
                 "drops": dataplane.drop_stats(),
+                "parser_errors": dataplane.parser_errors(),
+                "capture": asdict(dataplane.capture_stats()) if self._capture else {},
                 "links": [
                     {
                         "port": link[0],

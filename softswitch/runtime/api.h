@@ -33,8 +33,11 @@ struct ss_ctx *ss_create(void)
 
 void ss_destroy(struct ss_ctx *c)
 {
-    if (c->io)
+    if (c->io) {
+        struct ss_capture_stats ignored;
+        ss_capture_stop(c, &ignored);
         ss_io_close(c);
+    }
     ss_tables_close(c);
     ss_profiles_close(c);
     ss_state_close(&c->state);
@@ -138,6 +141,7 @@ int ss_packet_out(struct ss_ctx *c, uint32_t port, const uint8_t *data, uint32_t
     ss_lock(c);
     struct ss_buf *b = ss_packet(c, port, data, len);
     if (b) {
+        ss_record(c, SS_RX, port, data, len, -1);
         ss_process_fully(c, b);
         ss_links_poll(c);
         ss_flush_ports(c);
@@ -176,6 +180,14 @@ void ss_drop_stats(struct ss_ctx *c, uint64_t *out)
 {
     ss_lock(c);
     memcpy(out, c->drops, sizeof c->drops);
+    ss_unlock(c);
+}
+
+/* Copies how often parsers found each of the SS_MAX_ERRORS first errors. */
+void ss_parser_errors(struct ss_ctx *c, uint64_t *out)
+{
+    ss_lock(c);
+    memcpy(out, c->parser_errors, sizeof c->parser_errors);
     ss_unlock(c);
 }
 

@@ -21,6 +21,7 @@ enum {
     SS_MAX_SESSIONS = 32768,
     SS_CLONE_REQUESTED = 1 << 16, /* distinguishes session 0 from no clone */
     SS_MAX_BUFFERS = 16384,
+    SS_MAX_ERRORS = 256, /* parser errors that are counted */
     SS_MAX_PASSES = 1 << 20, /* per injected packet */
 };
 
@@ -32,7 +33,7 @@ enum { SS_NORMAL, SS_INGRESS_CLONE, SS_EGRESS_CLONE, SS_RECIRC = 4, SS_REPLICATI
 #define SS_DROP_REASONS(X) \
     X(ingress_drop) X(egress_drop) X(no_port) X(no_buffer) X(oversize) X(loop_limit) \
     X(assertion) X(empty_group) X(no_session) X(cpu_queue_full) \
-    X(fault_loss) X(fault_queue_full) X(fault_overflow) X(fault_cut)
+    X(tx_error) X(rx_oversize) X(fault_loss) X(fault_queue_full) X(fault_overflow) X(fault_cut)
 
 #define SS_REASON(name) SS_##name,
 enum { SS_DROP_REASONS(SS_REASON) SS_NUM_REASONS };
@@ -145,7 +146,7 @@ struct ss_ctx {
     struct ss_state state;
     struct ss_replicas *groups[SS_MAX_GROUPS];
     struct ss_session *sessions[SS_MAX_SESSIONS];
-    uint64_t drops[SS_NUM_REASONS];
+    uint64_t drops[SS_NUM_REASONS], parser_errors[SS_MAX_ERRORS];
     uint64_t now_us, start_us, random;
 
     struct ss_buf *free_bufs;
@@ -163,6 +164,12 @@ struct ss_ctx {
 };
 
 static inline void ss_drop(struct ss_ctx *c, int reason) { c->drops[reason]++; }
+
+static inline void ss_count_error(struct ss_ctx *c, uint32_t error)
+{
+    if (error < SS_MAX_ERRORS)
+        c->parser_errors[error]++;
+}
 
 static inline void ss_count(struct ss_counter *counter, const struct ss_phv *p)
 {

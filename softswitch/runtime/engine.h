@@ -237,6 +237,8 @@ static void ss_process(struct ss_ctx *c, struct ss_buf *b)
     ss_set_packet_length(p, b->len);
     ss_parse(c, p);
     ss_set_parser_error(p, p->x.error);
+    if (__builtin_expect(p->x.error, 0))
+        ss_count_error(c, p->x.error);
     ss_set_checksum_error(p, p->x.checksum_error);
     ss_ingress(c, p);
     p->x.exit = false;

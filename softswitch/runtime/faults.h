@@ -12,6 +12,7 @@
 #ifndef SS_FAULTS_H
 #define SS_FAULTS_H
 
+#include "capture.h"
 #include "links.h"
 
 enum { SS_LINKS_TURN = 1024 }; /* packets let go per turn of the loop */
@@ -37,10 +38,12 @@ static uint64_t ss_link_below(const struct ss_link *l, uint64_t k, enum ss_purpo
 {
     return (uint64_t)((u128)ss_link_draw(l, k, purpose) * bound >> 64);
 }
-static void ss_link_lose(struct ss_ctx *c, uint64_t *counter, int reason)
+static void ss_link_lose(struct ss_ctx *c, struct ss_link *l, const uint8_t *data, uint32_t len,
+                         uint64_t *counter, int reason)
 {
     ++*counter;
     ss_drop(c, reason);
+    ss_record(c, l->direction, l->port, data, len, reason);
 }
 
 /* The packet has passed the link. */
@@ -50,6 +53,7 @@ static void ss_link_deliver(struct ss_ctx *c, struct ss_link *l, const uint8_t *
     if (!b)
         return;
     l->stats.passed++;
+    ss_record(c, l->direction, l->port, data, len, -1);
     if (l->direction == SS_TX)
         ss_leave(c, b, l->port);
     else if (c->capture)
@@ -101,7 +105,7 @@ static void ss_link_enter(struct ss_ctx *c, struct ss_link *l, uint64_t k, const
     struct ss_links *links = c->io->links;
     uint64_t now = ss_links_now(links), due = now;
     if (!ss_link_line(l, len, &due)) {
-        ss_link_lose(c, &l->stats.queue_full, SS_fault_queue_full);
+        ss_link_lose(c, l, data, len, &l->stats.queue_full, SS_fault_queue_full);
         return;
     }
     due += ss_link_delay(l, k);
@@ -112,7 +116,7 @@ static void ss_link_enter(struct ss_ctx *c, struct ss_link *l, uint64_t k, const
     }
     struct ss_waiting *w = ss_wait_new(links, l, data, len);
     if (!w) {
-        ss_link_lose(c, &l->stats.overflow, SS_fault_overflow);
+        ss_link_lose(c, l, data, len, &l->stats.overflow, SS_fault_overflow);
         return;
     }
     w->due_ns = due;
@@ -125,7 +129,7 @@ static void ss_link_hold(struct ss_ctx *c, struct ss_link *l, uint64_t k, const 
 {
     struct ss_waiting *w = ss_wait_new(c->io->links, l, b->start, b->len);
     if (!w) {
-        ss_link_lose(c, &l->stats.overflow, SS_fault_overflow);
+        ss_link_lose(c, l, b->start, b->len, &l->stats.overflow, SS_fault_overflow);
         return;
     }
     w->number = k;
@@ -162,9 +166,9 @@ static void ss_link_offer(struct ss_ctx *c, struct ss_link *l, struct ss_buf *b)
     uint64_t k = l->offered++;
     l->stats.offered++;
     if (l->down) {
-        ss_link_lose(c, &l->stats.cut, SS_fault_cut);
+        ss_link_lose(c, l, b->start, b->len, &l->stats.cut, SS_fault_cut);
     } else if (ss_link_chance(l, k, SS_DRAW_LOSS, f->loss)) {
-        ss_link_lose(c, &l->stats.lost, SS_fault_loss);
+        ss_link_lose(c, l, b->start, b->len, &l->stats.lost, SS_fault_loss);
     } else {
         bool twice = ss_link_chance(l, k, SS_DRAW_DUP, f->duplicate);
         l->stats.duplicated += twice;
@@ -228,9 +232,12 @@ static struct ss_link *ss_link_find(const struct ss_ctx *c, enum ss_direction d,
 static void ss_arrive_hooked(struct ss_ctx *c, struct ss_buf *b)
 {
     struct ss_link *l = ss_link_find(c, SS_RX, b->port);
-    if (l)
+    if (l) {
         ss_link_offer(c, l, b);
-    else if (c->capture)
+        return;
+    }
+    ss_record(c, SS_RX, b->port, b->start, b->len, -1);
+    if (c->capture)
         ss_process_fully(c, b);
     else
         ss_process(c, b);
@@ -239,10 +246,13 @@ static void ss_arrive_hooked(struct ss_ctx *c, struct ss_buf *b)
 static void ss_send_hooked(struct ss_ctx *c, struct ss_buf *b, uint32_t port)
 {
     struct ss_link *l = c->discard ? NULL : ss_link_find(c, SS_TX, port);
-    if (l)
+    if (l) {
         ss_link_offer(c, l, b);
-    else
-        ss_leave(c, b, port);
+        return;
+    }
+    if (!c->discard && (c->capture || ss_has_port(c, port)))
+        ss_record(c, SS_TX, port, b->start, b->len, -1);
+    ss_leave(c, b, port);
 }
 
 #endif

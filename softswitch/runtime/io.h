@@ -47,6 +47,7 @@ static void ss_port_receive(struct ss_ctx *c, struct ss_port *port)
             continue;
         if (msg->msg_hdr.msg_flags & MSG_TRUNC) {
             port->oversize++;
+            ss_drop(c, SS_rx_oversize);
             continue;
         }
         struct ss_buf *b = io->rx_bufs[i];
@@ -168,16 +169,26 @@ int ss_port_detach(struct ss_ctx *c, uint32_t number)
     return error;
 }
 
-/* rx, rx_bytes, tx, tx_bytes, tx_errors, oversize of a port. */
+/* Adds what the kernel has dropped since the last call because the port's socket was full. */
+static void ss_port_count_dropped(struct ss_port *port)
+{
+    struct tpacket_stats stats;
+    socklen_t size = sizeof stats;
+    if (!getsockopt(port->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size))
+        port->rx_dropped += stats.tp_drops;
+}
+
+/* rx, rx_bytes, tx, tx_bytes, tx_errors, oversize, rx_dropped of a port. */
 int ss_port_stats(struct ss_ctx *c, uint32_t number, uint64_t *out)
 {
     if (number >= SS_MAX_PORTS)
         return -EINVAL;
     ss_lock(c);
-    const struct ss_port *port = c->io->ports[number];
+    struct ss_port *port = c->io->ports[number];
     if (port) {
+        ss_port_count_dropped(port);
         const uint64_t values[] = {port->rx,       port->rx_bytes,  port->tx,
-                                   port->tx_bytes, port->tx_errors, port->oversize};
+                                   port->tx_bytes, port->tx_errors, port->oversize, port->rx_dropped};
         memcpy(out, values, sizeof values);
     }
     ss_unlock(c);

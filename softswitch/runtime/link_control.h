@@ -62,6 +62,10 @@ static void ss_link_cut(struct ss_ctx *c, struct ss_link *l, bool down)
     l->down = down;
     if (!down)
         return;
+    for (const struct ss_waiting *w = l->held; w; w = w->next)
+        ss_record(c, l->direction, l->port, w->data, w->len, SS_fault_cut);
+    for (const struct ss_waiting *w = l->queue; w; w = w->next)
+        ss_record(c, l->direction, l->port, w->data, w->len, SS_fault_cut);
     uint32_t lost = ss_link_clear(c->io->links, l);
     l->stats.cut += lost;
     c->drops[SS_fault_cut] += lost;

@@ -33,13 +33,14 @@ enum {
 struct ss_port {
     int fd;
     uint32_t number, pending;
-    uint64_t rx, rx_bytes, tx, tx_bytes, tx_errors, oversize;
+    uint64_t rx, rx_bytes, tx, tx_bytes, tx_errors, oversize, rx_dropped;
     struct ss_buf *bufs[SS_TX_QUEUE];
     struct mmsghdr msgs[SS_TX_QUEUE];
     struct iovec iovs[SS_TX_QUEUE];
 };
 
 struct ss_links;
+struct ss_recorder;
 
 struct ss_io {
     struct ss_port *ports[SS_MAX_PORTS];
@@ -47,8 +48,9 @@ struct ss_io {
     uint32_t ndirty;
     int epoll, wake;
     _Atomic bool stop;
-    bool hooked; /* packets pass by faults.h */
+    bool hooked; /* packets pass by faults.h and capture.h */
     struct ss_links *links;
+    struct ss_recorder *recorder;
     int32_t cpu_port; /* -1: none */
     int cpu_event;
     struct ss_buf *cpu_head, **cpu_tail;
@@ -85,6 +87,7 @@ static void ss_port_flush(struct ss_ctx *c, struct ss_port *port)
             if (n < 0 && errno == EINTR)
                 continue;
             port->tx_errors++; /* the first frame of the rest was refused */
+            ss_drop(c, SS_tx_error);
             sent++;
             continue;
         }
@@ -156,6 +159,12 @@ static void ss_capture(struct ss_ctx *c, const struct ss_buf *b, uint32_t port)
     memcpy(c->out + c->out_len + 4, &b->len, 4);
     memcpy(c->out + c->out_len + 8, b->start, b->len);
     c->out_len += 8 + b->len;
+}
+
+/* Whether packets may leave by `port`. */
+static bool ss_has_port(const struct ss_ctx *c, uint32_t port)
+{
+    return (int64_t)port == c->io->cpu_port || (port < SS_MAX_PORTS && c->io->ports[port]);
 }
 
 static void ss_send_hooked(struct ss_ctx *c, struct ss_buf *b, uint32_t port);
