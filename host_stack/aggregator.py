@@ -53,8 +53,8 @@ class SoftwareAggregator:
             self.escaped_count += int(escape.sum())
 
     def add_sums(self, keys: KeyIndex, sums: IntArray) -> None:
-        """Add int64[n] sums that a switch made, at int64[n] unique keys."""
-        self._sums[keys] += sums
+        """Add int64[n] sums that a switch made, at int64[n] keys; one with two cells has two."""
+        np.add.at(self._sums, keys, sums)
         self._touched[keys] = True
 
     def touched(self) -> MaskArray:

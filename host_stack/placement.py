@@ -1,10 +1,11 @@
-"""The placement of a job: key to (lane, row), and packing of a push into packets."""
+"""The placement of a job: which key owns which cells (section 6 of the design)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,72 +15,102 @@ from host_stack.errors import BadInput
 from host_stack.fixedpoint import IntArray, MaskArray
 from host_stack.layout import Layout
 from host_stack.npz import reading_npz, vector
+from host_stack.packing import Packing, nth_of_lane, spread
 
 Keys = NDArray[np.uint64]
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+
+
+def _no_rows() -> IntArray:
+    return np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Packing:
-    """Where each gradient of a push travels.
+class RowPairs:
+    """Rows whose keys own a second cell each, in another lane of a row of their own.
+
+    The key in lane l of row `rows[i]` owns lane l ^ `masks[i]` of row `seconds[i]` too. A worker
+    uses whichever cell is in the emptier lane, and the server adds both.
 
     Attributes:
-        packets: intp[n], the packet of each key; a lane occurs at most once in a packet.
-        lanes: int64[n].
-        rows: int64[n].
-        count: number of packets.
+        rows: int64[m], rows with keys; pairs that come first are used first.
+        seconds: int64[m], the row of the second cells; no key has its first cell there.
+        masks: int64[m], from 1 to LANES - 1.
     """
 
-    packets: Index
-    lanes: IntArray
-    rows: IntArray
-    count: int
+    rows: IntArray = field(default_factory=_no_rows)
+    seconds: IntArray = field(default_factory=_no_rows)
+    masks: IntArray = field(default_factory=_no_rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def check(self, layout: Layout, first_rows: IntArray) -> None:
+        """Raise `BadInput` unless these pairs fit a layout and keys in `first_rows` (int64[n])."""
+        if not len(self.rows) == len(self.seconds) == len(self.masks):
+            raise BadInput("rows, seconds and masks of row pairs must be of the same length")
+        within("row of a pair", self.rows, 0, layout.rows)
+        within("second row", self.seconds, 0, layout.rows)
+        within("mask of a pair", self.masks, 1, layout.lanes)
+        paired = np.concatenate([self.rows, self.seconds])
+        if len(np.unique(paired)) != len(paired):
+            raise BadInput("a row is in two pairs")
+        if np.isin(first_rows, self.seconds).any():
+            raise BadInput("a key is placed in a row of second cells")
 
 
 class Placement:
     """The hot keys of a job and their cells."""
 
-    def __init__(self, keys: Keys, lanes: IntArray, rows: IntArray, layout: Layout) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        lanes: IntArray,
+        rows: IntArray,
+        layout: Layout,
+        pairs: RowPairs | None = None,
+    ) -> None:
         """Place `keys` (uint64[n], unique) at (`lanes`, `rows`) (int64[n] each).
 
-        Raises `BadInput` if a key occurs twice, two keys share a cell, or a cell is outside of
-        the layout.
+        Keys in rows of `pairs` own a second cell. Raises `BadInput` if a key occurs twice, two keys
+        share a cell, or a cell is outside of the layout.
         """
         self.keys = np.asarray(keys, np.uint64)
         self.lanes = np.asarray(lanes, np.int64)
         self.rows = np.asarray(rows, np.int64)
         self.layout = layout
+        self.pairs = RowPairs() if pairs is None else pairs
         if not len(self.keys) == len(self.lanes) == len(self.rows):
             raise BadInput("keys, lanes and rows of a placement must be of the same length")
         self._check()
         self._order = np.argsort(self.keys)
         self._sorted = self.keys[self._order]
+        self._lane_bytes = self.lanes.astype(np.uint8)
+
+    @classmethod
+    def empty(cls, layout: Layout) -> Self:
+        """The placement of a job without hot keys."""
+        return cls(np.zeros(0, np.uint64), _no_rows(), _no_rows(), layout)
 
     def _check(self) -> None:
         layout = self.layout
-        if len(self.keys) > layout.cells:
-            raise BadInput(
-                f"{len(self.keys)} hot keys do not fit: {layout.lanes} lanes of {layout.rows} "
-                f"rows hold {layout.cells}"
-            )
+        require_fit(len(self.keys), layout)
         if len(np.unique(self.keys)) != len(self.keys):
             raise BadInput("a key is placed twice")
-        for name, values, limit in (
-            ("lane", self.lanes, layout.lanes),
-            ("row", self.rows, layout.rows),
-        ):
-            if len(values) and not 0 <= values.min() <= values.max() < limit:
-                raise BadInput(f"a {name} is outside of 0 to {limit - 1}")
+        within("lane", self.lanes, 0, layout.lanes)
+        within("row", self.rows, 0, layout.rows)
         if len(np.unique(self.lanes * layout.rows + self.rows)) != len(self.keys):
             raise BadInput("two keys are placed in one cell")
+        self.pairs.check(layout, self.rows)
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    @property
+    @cached_property
     def used_rows(self) -> int:
         """Rows up to the highest in use."""
-        return int(self.rows.max()) + 1 if len(self) else 0
+        named = (self.rows, self.pairs.rows, self.pairs.seconds)
+        return max(int(rows.max(initial=-1)) for rows in named) + 1
 
     def find(self, keys: Keys) -> tuple[MaskArray, Index]:
         """Which of uint64[n] keys are hot, and the index in `self.keys` of those that are."""
@@ -95,11 +126,13 @@ class Placement:
         """int64[lanes, rows in use]: the index in `keys` of each cell's key, -1 where empty."""
         table = np.full((self.layout.lanes, max(1, self.used_rows)), -1, np.int64)
         table[self.lanes, self.rows] = np.arange(len(self))
+        lanes = np.arange(self.layout.lanes)[:, np.newaxis]
+        table[lanes ^ self.pairs.masks, self.pairs.seconds] = table[lanes, self.pairs.rows]
         return table
 
     @property
     def placed(self) -> MaskArray:
-        """bool[rows in use, lanes]: which cells hold a key."""
+        """bool[rows in use, lanes]: which cells a key owns."""
         found: MaskArray = (self.cell_index >= 0).T
         return found
 
@@ -113,17 +146,47 @@ class Placement:
 
     def pack(self, index: Index) -> Packing:
         """Pack the keys `index`: the n-th key of each lane goes into the n-th packet."""
-        lanes = self.lanes[index]
-        order = np.argsort(lanes, kind="stable")
-        per_lane = np.bincount(lanes, minlength=self.layout.lanes)
-        starts = np.cumsum(per_lane) - per_lane
-        packets = np.empty(len(index), np.intp)
-        packets[order] = np.arange(len(index)) - np.repeat(starts, per_lane)
-        count = int(per_lane.max()) if len(index) else 0
-        return Packing(packets, lanes, self.rows[index], count)
+        lanes, rows = self._lane_bytes[index], self.rows[index]
+        if len(self.pairs):
+            self._spread(lanes, rows)
+        packets, count = nth_of_lane(lanes, self.layout.lanes)
+        return Packing(packets, lanes.astype(np.int64), rows, count)
+
+    def _spread(self, lanes: NDArray[np.uint8], rows: IntArray) -> None:
+        """Move keys of a push to their second cells, in place, where that levels the lanes."""
+        pairs = self._pair_of_row[rows]
+        at = np.flatnonzero(pairs >= 0)
+        pairs, first = pairs[at], lanes[at]
+        present = np.zeros((len(self.pairs), self.layout.lanes), np.bool_)
+        present[pairs, first] = True
+        load = np.bincount(lanes, minlength=self.layout.lanes)
+        moved = spread(load, present, self.pairs.masks)[pairs, first]
+        at, pairs = at[moved], pairs[moved]
+        lanes[at] ^= self.pairs.masks[pairs].astype(np.uint8)
+        rows[at] = self.pairs.seconds[pairs]
+
+    @cached_property
+    def _pair_of_row(self) -> NDArray[np.int64]:
+        """int64[rows in use]: the pair that a row is the first of, -1 for none."""
+        table = np.full(self.used_rows, -1, np.int64)
+        table[self.pairs.rows] = np.arange(len(self.pairs))
+        return table
+
+    def exact_rows(self, rows: IntArray) -> MaskArray:
+        """bool[n]: which of the distinct `rows` hold a part of a sum only, since both of a pair do.
+
+        Rows of which the other one of the pair is not among `rows` hold whole sums.
+        """
+        partner = np.full(max(1, self.used_rows), -1, np.int64)
+        partner[self.pairs.rows] = self.pairs.seconds
+        partner[self.pairs.seconds] = self.pairs.rows
+        listed = np.zeros(len(partner) + 1, np.bool_)  # the last one stands for no partner
+        listed[rows] = True
+        exact: MaskArray = listed[partner[rows]]
+        return exact
 
     def save(self, path: Path) -> None:
-        """Write the placement as .npz (schema 1: `schema`, `layout`, `keys`, `lanes`, `rows`)."""
+        """Write the placement as .npz, schema 2 (docs/hot-parameters.md)."""
         layout = self.layout
         np.savez_compressed(
             path,
@@ -132,6 +195,9 @@ class Placement:
             keys=self.keys,
             lanes=self.lanes,
             rows=self.rows,
+            pair_rows=self.pairs.rows,
+            pair_seconds=self.pairs.seconds,
+            pair_masks=self.pairs.masks,
         )
 
     @classmethod
@@ -147,7 +213,27 @@ class Placement:
                 vector(file, "lanes", np.int64),
                 vector(file, "rows", np.int64),
                 Layout(*(int(field) for field in vector(file, "layout", np.int64))),
+                RowPairs(
+                    vector(file, "pair_rows", np.int64),
+                    vector(file, "pair_seconds", np.int64),
+                    vector(file, "pair_masks", np.int64),
+                ),
             )
+
+
+def require_fit(keys: int, layout: Layout) -> None:
+    """Raise `BadInput` if a layout has fewer cells than `keys`."""
+    if keys > layout.cells:
+        raise BadInput(
+            f"{keys} hot keys do not fit: {layout.lanes} lanes of {layout.rows} rows hold "
+            f"{layout.cells}"
+        )
+
+
+def within(name: str, values: IntArray, low: int, end: int) -> None:
+    """Raise `BadInput` unless all int64 `values` are from `low` to `end` - 1."""
+    if len(values) and not low <= values.min() <= values.max() < end:
+        raise BadInput(f"a {name} is outside of {low} to {end - 1}")
 
 
 def heat_based(ranked: Keys, layout: Layout) -> Placement:

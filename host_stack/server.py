@@ -240,10 +240,11 @@ class Server:
         summed_here = self._aggregator.touched()[self._hot_keys]
         in_row = np.zeros(self._placement.used_rows, np.bool_)
         in_row[self._placement.rows[summed_here]] = True
+        pairs = self._placement.pairs
+        in_row[pairs.seconds] = in_row[pairs.rows]
+        digits = in_row[rows] | self._placement.exact_rows(rows)
         tag = make_tag(self._job.epoch, self.round)
-        parts = self._drain.run(
-            tag, rows, in_row[rows], self._job.timeouts_s["drain"], self._on_other
-        )
+        parts = self._drain.run(tag, rows, digits, self._job.timeouts_s["drain"], self._on_other)
         finished = []
         for part in parts:
             index = self._placement.index_of(part.lanes, part.rows)

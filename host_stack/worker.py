@@ -17,7 +17,8 @@ from host_stack.kv.ids import server_id
 from host_stack.kv.node import Node
 from host_stack.kv.worker import KVWorker
 from host_stack.layout import make_tag
-from host_stack.placement import Keys, Packing, Placement
+from host_stack.packing import Packing
+from host_stack.placement import Keys, Placement
 from host_stack.push import HotPush
 from host_stack.transport import Received, Transport, ipv4
 from host_stack.wire import Op

@@ -94,8 +94,7 @@ class ModeRun:
 
     def _placement(self) -> Placement:
         if self.mode == "server-only":
-            none = self._plan.placement.rows[:0]
-            return Placement(self._plan.placement.keys[:0], none, none, self._artifact.layout)
+            return Placement.empty(self._artifact.layout)
         return self._plan.placement
 
     def _write_files(self, num_keys: int) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.placing.pairs import pair_rows
 from host_stack.connect import server_node, worker_node
 from host_stack.fixedpoint import FloatArray
 from host_stack.job import Job
@@ -16,7 +17,7 @@ from host_stack.kv.config import KVConfig
 from host_stack.kv.ids import Role
 from host_stack.kv.node import Node
 from host_stack.layout import Layout
-from host_stack.placement import Placement, heat_based
+from host_stack.placement import Keys, Placement, heat_based
 from host_stack.server import Server
 from host_stack.worker import RoundTimes, Worker
 from tests.memory_network import MemoryNetwork
@@ -81,6 +82,12 @@ def make_job(workers: int, num_keys: int, fraction_bits: int, scheduler_port: in
     )
 
 
+def two_cells(keys: Keys, layout: Layout) -> Placement:
+    """A placement by heat in which half of the keys own a second cell."""
+    placement = heat_based(keys, layout)
+    return pair_rows(placement, placement.used_rows // 2)
+
+
 def random_pushes(
     workers: int, rounds: int, num_keys: int, per_push: int, seed: int, wild: float = 0.0
 ) -> list[list[Push]]:
@@ -105,6 +112,7 @@ def run_job(
     hot: int,
     network_of: Callable[[Job, Placement], MemoryNetwork],
     fraction_bits: int = 40,
+    place: Callable[[Keys, Layout], Placement] = heat_based,
 ) -> Outcome:
     """Run all rounds of `pushes`; the hot keys are 0…hot - 1."""
     workers = len(pushes[0])
@@ -112,7 +120,7 @@ def run_job(
         KVConfig(Role.SCHEDULER, SERVER, 0, num_workers=workers, num_servers=1), threaded=True
     )
     job = make_job(workers, num_keys, fraction_bits, scheduler.bind())
-    placement = heat_based(np.arange(hot, dtype=np.uint64), job.layout)
+    placement = place(np.arange(hot, dtype=np.uint64), job.layout)
     network = network_of(job, placement)
     parameters = np.zeros(num_keys, np.float32)
     outcome = Outcome(parameters, [], {}, [[] for _ in range(workers)], 0)

@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from host_stack.errors import BadInput
-from host_stack.layout import Layout
-from host_stack.placement import Placement, heat_based
+from host_stack.placement import Placement, RowPairs, heat_based
+from tests.placements import LAYOUT, placements
 
-LAYOUT = Layout(lanes=8, rows=16, window=256, program=1)
 KEYS = np.array([50, 3, 2**64 - 1, 0, 17], np.uint64)
 
 
@@ -58,6 +56,45 @@ def test_bad_placements(keys: list[int], lanes: list[int], rows: list[int], mess
         Placement(np.array(keys, np.uint64), np.array(lanes), np.array(rows), LAYOUT)
 
 
+@pytest.mark.parametrize(
+    ("rows", "seconds", "masks", "message"),
+    [
+        ([0], [5], [0], "mask of a pair is outside of 1 to 7"),
+        ([0], [5], [8], "mask of a pair is outside of 1 to 7"),
+        ([16], [5], [1], "row of a pair is outside of 0 to 15"),
+        ([0], [-1], [1], "second row is outside of 0 to 15"),
+        ([0], [0], [1], "a row is in two pairs"),
+        ([0, 3], [5, 5], [1, 1], "a row is in two pairs"),
+        ([3], [9], [1], "a key is placed in a row of second cells"),
+        ([0], [5, 6], [1], "same length"),
+    ],
+)
+def test_bad_pairs(rows: list[int], seconds: list[int], masks: list[int], message: str) -> None:
+    """Second cells outside of the layout, or where others are, are refused."""
+    pairs = RowPairs(np.array(rows), np.array(seconds), np.array(masks))
+    with pytest.raises(BadInput, match=message):
+        Placement(KEYS, small().lanes, small().rows, LAYOUT, pairs)
+
+
+def test_second_cells_lead_to_their_keys() -> None:
+    """Both cells of a key are its own; those of lanes without a key stay empty."""
+    pairs = RowPairs(np.array([0]), np.array([4]), np.array([2]))
+    placement = Placement(KEYS, small().lanes, small().rows, LAYOUT, pairs)
+    lanes, rows = np.array([0, 1, 2, 3, 4]), np.array([4, 4, 4, 4, 4])
+    assert placement.index_of(lanes, rows).tolist() == [-1, -1, 0, 1, -1]
+    assert placement.placed[4].nonzero()[0].tolist() == [2, 3]
+    assert placement.used_rows == 16
+
+
+def test_exact_rows() -> None:
+    """A row needs exact sums where the other one of its pair is read too."""
+    pairs = RowPairs(np.array([0, 3]), np.array([4, 5]), np.array([2, 1]))
+    placement = Placement(KEYS, small().lanes, small().rows, LAYOUT, pairs)
+    rows = np.array([0, 3, 4, 9])
+    assert placement.exact_rows(rows).tolist() == [True, False, True, False]
+    assert small().exact_rows(np.array([0, 3])).tolist() == [False, False]
+
+
 def test_find() -> None:
     """Hot keys are told from cold ones, in the order of the question, up to the largest uint64."""
     asked = np.array([17, 4, 2**64 - 1, 0, 2**64 - 2], np.uint64)
@@ -84,39 +121,6 @@ def test_an_empty_placement() -> None:
     assert empty.index_of(np.array([0]), np.array([0])).tolist() == [-1]
 
 
-@st.composite
-def placements(draw: st.DrawFn) -> Placement:
-    """Any placement of up to 60 keys."""
-    cells = draw(st.lists(st.integers(0, LAYOUT.cells - 1), max_size=60, unique=True))
-    keys = draw(
-        st.lists(st.integers(0, 2**64 - 1), min_size=len(cells), max_size=len(cells), unique=True)
-    )
-    at = np.array(cells, np.int64)
-    return Placement(np.array(keys, np.uint64), at // LAYOUT.rows, at % LAYOUT.rows, LAYOUT)
-
-
-@settings(max_examples=150, derandomize=True, deadline=None)
-@given(placement=placements(), data=st.data())
-def test_packing(placement: Placement, data: st.DataObject) -> None:
-    """Each key in one packet, each lane once per packet, and as few packets as lanes allow."""
-    chosen = data.draw(st.lists(st.sampled_from(range(len(placement))), unique=True)
-                       if len(placement) else st.just([]))  # fmt: skip
-    index = np.array(chosen, np.intp)
-    packing = placement.pack(index)
-    assert len(packing.packets) == len(index)
-    assert packing.lanes.tolist() == placement.lanes[index].tolist()
-    assert packing.rows.tolist() == placement.rows[index].tolist()
-    slots = list(zip(packing.packets.tolist(), packing.lanes.tolist(), strict=True))
-    assert len(set(slots)) == len(slots)
-    per_lane = [packing.lanes.tolist().count(lane) for lane in range(LAYOUT.lanes)]
-    assert packing.count == max(per_lane)
-    assert set(packing.packets.tolist()) == set(range(packing.count))
-    # The n-th key of a lane is in the n-th packet.
-    for lane in range(LAYOUT.lanes):
-        mine = packing.packets[packing.lanes == lane]
-        assert mine.tolist() == list(range(len(mine)))
-
-
 @settings(max_examples=50, derandomize=True, deadline=None)
 @given(placement=placements())
 def test_find_and_index_of_are_inverse(placement: Placement) -> None:
@@ -135,23 +139,37 @@ def test_files_hold_the_placement(tmp_path: Path) -> None:
     assert loaded.layout == LAYOUT
     for name in ("keys", "lanes", "rows"):
         assert getattr(loaded, name).tolist() == getattr(small(), name).tolist()
+    assert len(loaded.pairs) == 0
+
+
+def test_files_hold_second_cells(tmp_path: Path) -> None:
+    """Row pairs are saved and loaded."""
+    pairs = RowPairs(np.array([0, 3]), np.array([5, 4]), np.array([1, 7]))
+    path = tmp_path / "placement.npz"
+    Placement(KEYS, small().lanes, small().rows, LAYOUT, pairs).save(path)
+    loaded = Placement.load(path).pairs
+    for name in ("rows", "seconds", "masks"):
+        assert getattr(loaded, name).tolist() == getattr(pairs, name).tolist()
 
 
 def saved(path: Path, **changed: object) -> Path:
     """A placement file with some arrays changed or left out."""
     arrays: dict[str, object] = {
-        "schema": np.int64(1),
+        "schema": np.int64(2),
         "layout": np.array([8, 16, 256, 1]),
         "keys": KEYS[:2],
         "lanes": np.array([0, 1]),
         "rows": np.array([0, 0]),
+        "pair_rows": np.array([0]),
+        "pair_seconds": np.array([5]),
+        "pair_masks": np.array([3]),
     } | changed
     np.savez(path, **{k: v for k, v in arrays.items() if v is not None})  # type: ignore[arg-type]
     return path
 
 
 HOSTILE_ARRAYS = {
-    "another schema": {"schema": np.int64(2)},
+    "another schema": {"schema": np.int64(1)},
     "a schema of words": {"schema": np.array("one")},
     "two schemas": {"schema": np.array([1, 1])},
     "no keys": {"keys": None},
@@ -170,6 +188,9 @@ HOSTILE_ARRAYS = {
     "a number for keys": {"keys": np.uint64(1)},
     "a cell outside": {"lanes": np.array([0, 99])},
     "a row too many": {"rows": np.array([0, 1, 2])},
+    "no masks": {"pair_masks": None},
+    "masks of words": {"pair_masks": np.array(["a"])},
+    "a second row outside": {"pair_seconds": np.array([16])},
 }
 
 

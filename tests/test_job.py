@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from host_stack.aggregator import SoftwareAggregator
 from host_stack.job import Job
-from host_stack.placement import Placement
-from tests.job_in_memory import GROUP, Push, addresses, ports, random_pushes, run_job
+from host_stack.layout import Layout
+from host_stack.placement import Keys, Placement, heat_based
+from tests.job_in_memory import (
+    GROUP,
+    Push,
+    addresses,
+    ports,
+    random_pushes,
+    run_job,
+    two_cells,
+)
 from tests.memory_network import Faults, MemoryNetwork
 
 NUM_KEYS = 3000
@@ -36,11 +47,12 @@ def direct(workers: int, faults: Faults | None = None):
     return make
 
 
+@pytest.mark.parametrize("place", [heat_based, two_cells])
 @pytest.mark.parametrize("hot", [0, 700, NUM_KEYS])
-def test_fallback_equals_reference(hot: int) -> None:
+def test_fallback_equals_reference(hot: int, place: Callable[[Keys, Layout], Placement]) -> None:
     """Without a switch, hot packets reach the server and are summed there, same bits."""
     pushes = random_pushes(3, 4, NUM_KEYS, 900, seed=1)
-    outcome = run_job(pushes, NUM_KEYS, hot, direct(3), F)
+    outcome = run_job(pushes, NUM_KEYS, hot, direct(3), F, place)
     assert outcome.parameters.tobytes() == expected(pushes).tobytes()
     for replica in outcome.replicas:
         assert replica.tobytes() == outcome.parameters[:hot].tobytes()

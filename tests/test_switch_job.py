@@ -27,6 +27,7 @@ from tests.job_in_memory import (
     ports,
     random_pushes,
     run_job,
+    two_cells,
 )
 from tests.memory_network import Faults, MemoryNetwork
 from tests.test_job import NUM_KEYS, F, expected
@@ -92,10 +93,13 @@ def embedded_network(
 
 
 def run(faults: Faults | None, wild: float = 0.0) -> tuple[Outcome, np.ndarray, dict[str, int]]:
-    """Run a job; return its outcome, the model it should have, and the switch's counters."""
+    """Run a job; return its outcome, the model it should have, and the switch's counters.
+
+    Half of its hot keys own two cells.
+    """
     pushes = random_pushes(WORKERS, 4, NUM_KEYS, 900, seed=5, wild=wild)
     with embedded_network(faults) as (server, make):
-        outcome = run_job(pushes, NUM_KEYS, HOT, make, F)
+        outcome = run_job(pushes, NUM_KEYS, HOT, make, F, two_cells)
         counts = asyncio.run(reasons(server.address))
     return outcome, expected(pushes), counts
 
@@ -117,7 +121,7 @@ def test_sums_of_the_switch_are_the_servers() -> None:
         pytest.param(Faults(loss=0.05, seed=11), id="loss"),
         pytest.param(Faults(duplication=0.2, seed=12), id="duplication"),
         pytest.param(Faults(reordering=0.1, seed=13), id="reordering"),
-        pytest.param(Faults(loss=0.1, duplication=0.1, reordering=0.1, seed=14), id="all"),
+        pytest.param(Faults(loss=0.1, duplication=0.1, reordering=0.1, seed=16), id="all"),
     ],
 )
 def test_faults_keep_the_bits(faults: Faults) -> None:

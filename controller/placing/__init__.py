@@ -1,0 +1,1 @@
+"""Placing: which cell each hot key gets (section 6 of the design)."""
