@@ -37,11 +37,16 @@ class SoftwareAggregator:
     """
 
     def __init__(self, num_keys: int, fraction_bits: int) -> None:
-        self._fraction_bits = check_fraction_bits(fraction_bits)
+        self.scale_to(fraction_bits)
         self._sums = np.zeros(num_keys, np.int64)
         self._touched = np.zeros(num_keys, np.bool_)
         self._escaped: list[_Escaped] = []
         self.escaped_count = 0
+        """Gradients of committed rounds that did not fit in fixed point."""
+
+    def scale_to(self, fraction_bits: int) -> None:
+        """Change F between rounds."""
+        self._fraction_bits = check_fraction_bits(fraction_bits)
 
     def add(self, rank: int, keys: KeyIndex, gradients: FloatArray) -> None:
         """Add float32[n] gradients of a worker at int64[n] keys; a key may occur repeatedly."""
@@ -50,7 +55,6 @@ class SoftwareAggregator:
         self._touched[keys] = True
         if escape.any():
             self._escaped.append(_Escaped(rank, keys[escape], gradients[escape]))
-            self.escaped_count += int(escape.sum())
 
     def add_sums(self, keys: KeyIndex, sums: IntArray) -> None:
         """Add int64[n] sums that a switch made, at int64[n] keys; one with two cells has two."""
@@ -67,10 +71,18 @@ class SoftwareAggregator:
         sums = to_float32(self._sums[keys], self._fraction_bits)
         if self._escaped:
             self._add_escaped(keys, sums)
+            self.escaped_count += sum(len(part.keys) for part in self._escaped)
+        self._clear(keys)
+        return keys, sums
+
+    def discard(self) -> None:
+        """Forget what came in this round: it will be pushed again."""
+        self._clear(np.flatnonzero(self._touched))
+
+    def _clear(self, keys: KeyIndex) -> None:
         self._sums[keys] = 0
         self._touched[keys] = False
         self._escaped.clear()
-        return keys, sums
 
     def _add_escaped(self, keys: KeyIndex, sums: FloatArray) -> None:
         exact = np.ldexp(self._sums[keys].astype(np.float64), -self._fraction_bits)

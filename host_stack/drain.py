@@ -34,6 +34,10 @@ MAX_OUTSTANDING = 128
 """Rows asked for and not yet answered: bounds the queue on the server's link."""
 
 
+MAX_WAIT_S = 0.1
+"""How long a drain waits without looking up."""
+
+
 @dataclass
 class DrainStats:
     """What drains cost, summed over rounds."""
@@ -51,15 +55,25 @@ class Drain:
     Reading changes nothing in the switch, so a lost request or answer is asked for again.
     """
 
-    def __init__(self, job: Job, transport: Transport, codec: Codec, placed: MaskArray) -> None:
-        """Drain the rows of a placement, of which bool[rows, lanes] `placed` tells the cells."""
+    def __init__(
+        self,
+        job: Job,
+        transport: Transport,
+        codec: Codec,
+        placed: MaskArray,
+        stats: DrainStats | None = None,
+    ) -> None:
+        """Drain the rows of a placement, of which bool[rows, lanes] `placed` tells the cells.
+
+        Statistics are added to `stats`.
+        """
         self._job = job
         self._transport = transport
         self._codec = codec
         self._placed = placed
         self._switch = ipv4(job.switch)
         self._rtt = RttEstimator()
-        self.stats = DrainStats()
+        self.stats = DrainStats() if stats is None else stats
 
     def run(
         self,
@@ -68,6 +82,7 @@ class Drain:
         digits: MaskArray,
         deadline_s: float,
         on_other: Callable[[Received, MaskArray], None],
+        on_wait: Callable[[float], None] = lambda stalled_s: None,
     ) -> list[DrainedCells]:
         """Drain `rows` (int64[n], ascending) of the round of `tag`.
 
@@ -77,6 +92,8 @@ class Drain:
             digits: bool[n], rows that are wanted as digits and not as finished float32.
             deadline_s: seconds without progress after which the drain fails.
             on_other: is given datagrams that are no answer to this drain, as (batch, bool mask).
+            on_wait: is told, at least every `MAX_WAIT_S`, for how long nothing has come; what it
+                raises ends the drain.
 
         Raises:
             DrainFailed: the switch did not answer in time.
@@ -91,7 +108,9 @@ class Drain:
                 if part := self._take(received, state, tag, on_other):
                     cells += part
                     progress = time.monotonic()
-            if time.monotonic() - progress > deadline_s:
+            stalled_s = time.monotonic() - progress
+            on_wait(stalled_s)
+            if stalled_s > deadline_s:
                 raise DrainFailed(
                     f"switch {self._job.switch} did not answer {int((~state.answered).sum())} of "
                     f"{len(rows)} rows within {deadline_s:g} s; check that it runs and knows "
@@ -123,7 +142,8 @@ class Drain:
         state.asked_at[wanted] = now
 
     def _wait(self, state: _Pending) -> bool:
-        timeout_s = max(0.0, state.next_due(self._rtt.rto_s) - time.monotonic())
+        due_s = state.next_due(self._rtt.rto_s) - time.monotonic()
+        timeout_s = min(MAX_WAIT_S, max(0.0, due_s))
         ready, _, _ = select.select([self._transport.fileno()], [], [], timeout_s)
         return bool(ready)
 

@@ -28,7 +28,9 @@ class Fallback:
         aggregator: SoftwareAggregator,
         transport: Transport,
         codec: Codec,
+        counters: Counter[str] | None = None,
     ) -> None:
+        """Serve one epoch of a job; counts are added to `counters`."""
         self._job = job
         self._placement = placement
         self._aggregator = aggregator
@@ -37,7 +39,7 @@ class Fallback:
         self._key_of = placement.keys.astype(np.int64)
         self._addresses = np.array([ipv4(a) for a in job.workers], np.uint32)
         self._seen = SequenceWindow(len(job.workers), job.layout.window)
-        self.counters: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter() if counters is None else counters
 
     def take(self, received: Received, mask: MaskArray, round_: int) -> None:
         """Handle the datagrams `mask` of a batch while `round_` is open."""

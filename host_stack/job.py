@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -75,6 +75,10 @@ class Job:
         if not 0 <= rank < len(self.workers):
             raise BadInput(f"rank {rank}: the job has workers 0 to {len(self.workers) - 1}")
         return self.workers[rank]
+
+    def at(self, epoch: int, fraction_bits: int) -> Job:
+        """The same job in another epoch, with its scale."""
+        return replace(self, epoch=epoch, fraction_bits=fraction_bits)
 
     def _check_addresses(self) -> None:
         hosts = Counter((*self.workers, self.server, self.switch))

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib.npyio import NpzFile
@@ -40,17 +40,18 @@ UNREADABLE = (
 
 
 @contextmanager
-def reading_npz(path: Path, what: str) -> Iterator[NpzFile]:
+def reading_npz(path: Path | BinaryIO, what: str) -> Iterator[NpzFile]:
     """Open a file to take arrays out of it; `BadInput` says that `path` is not a `what`."""
+    where = path if isinstance(path, Path) else "what was received"
     try:
         file = np.load(path, allow_pickle=False)
         if not isinstance(file, NpzFile):
-            raise BadInput(f"{path} is not a {what}: it is no .npz archive")
+            raise BadInput(f"{where} is not a {what}: it is no .npz archive")
         with file:
             yield file
     except UNREADABLE as error:
         reason = str(error).split("\n", maxsplit=1)[0] or type(error).__name__
-        raise BadInput(f"{path} is not a {what}: {reason}") from error
+        raise BadInput(f"{where} is not a {what}: {reason}") from error
 
 
 def vector(file: NpzFile, name: str, dtype: type[np.generic]) -> NDArray[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,7 +185,7 @@ class Placement:
         exact: MaskArray = listed[partner[rows]]
         return exact
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | BinaryIO) -> None:
         """Write the placement as .npz, schema 2 (docs/hot-parameters.md)."""
         layout = self.layout
         np.savez_compressed(
@@ -201,7 +201,7 @@ class Placement:
         )
 
     @classmethod
-    def load(cls, path: Path) -> Placement:
+    def load(cls, path: Path | BinaryIO) -> Placement:
         """Read a placement written by `save`; `BadInput` if the file is none."""
         with reading_npz(path, "placement file") as file:
             if int(file["schema"]) != SCHEMA_VERSION:

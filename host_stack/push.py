@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +18,9 @@ from host_stack.transport import Received, Transport, gather
 from host_stack.wire import HEADER_BYTES, Flag, Op
 
 INITIAL_WINDOW = 32
+
+MAX_WAIT_S = 0.1
+"""How long a push waits without looking up."""
 
 
 @dataclass
@@ -78,8 +82,16 @@ class HotPush:
     congestion_window: float = INITIAL_WINDOW
     threshold: float = float("inf")
 
-    def run(self, grads: Records, deadline_s: float) -> MaskArray:
+    def run(
+        self,
+        grads: Records,
+        deadline_s: float,
+        on_wait: Callable[[float], None] = lambda stalled_s: None,
+    ) -> MaskArray:
         """Push GRAD records (headers filled but for `seq`); return who acknowledged.
+
+        `on_wait` is told, at least every `MAX_WAIT_S`, for how many seconds nothing has been
+        acknowledged; what it raises ends the push.
 
         Returns:
             bool[n], true where the server, not the switch, took the packet.
@@ -98,7 +110,9 @@ class HotPush:
             self._send_again(grads, flight, now)
             if self._wait(flight) and self._receive(grads, flight, base):
                 progress = time.monotonic()
-            elif time.monotonic() - progress > deadline_s:
+            stalled_s = time.monotonic() - progress
+            on_wait(stalled_s)
+            if stalled_s > deadline_s:
                 raise PushFailed(self._failure(flight, count, deadline_s))
         self.stats.packets += count
         self.stats.by_server += int(flight.by_server.sum())
@@ -137,7 +151,7 @@ class HotPush:
         timeout_s = 0.001
         if len(open_):
             due = float(flight.sent_at[open_].min()) + self.rtt.rto_s
-            timeout_s = max(0.0, due - time.monotonic())
+            timeout_s = min(MAX_WAIT_S, max(0.0, due - time.monotonic()))
         ready, _, _ = select.select([self.transport.fileno()], [], [], timeout_s)
         return bool(ready)
 

@@ -12,6 +12,7 @@ import numpy as np
 from controller.placing.pairs import pair_rows
 from host_stack.connect import server_node, worker_node
 from host_stack.fixedpoint import FloatArray
+from host_stack.incarnation import Incarnation, OwnIncarnations
 from host_stack.job import Job
 from host_stack.kv.config import KVConfig
 from host_stack.kv.ids import Role
@@ -134,12 +135,13 @@ def run_job(
         node = server_node(job, SERVER)
         server = Server(
             job,
-            placement,
+            Incarnation(job.epoch, 0, fraction_bits, 1, placement),
             parameters,
             Sum(),
             network.transport(SERVER),
             node,
-            lambda _commit, _parameters: None,
+            OwnIncarnations(),
+            lambda _commit, _parameters, _aggregate: None,
         )
         node.start()
         server.run(len(pushes))
@@ -149,9 +151,9 @@ def run_job(
     def worker_main(rank: int) -> None:
         address = job.workers[rank]
         node = worker_node(job, address)
-        worker = Worker(job, rank, placement, network.transport(address), node)
+        worker = Worker(job, rank, network.transport(address), node)
         node.start()
-        worker.start(pushes[0][rank][0])
+        worker.fetch(pushes[0][rank][0], worker.start())
         for round_, row in enumerate(pushes):
             keys, gradients = row[rank]
             last = round_ + 1 == len(pushes)

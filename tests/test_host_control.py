@@ -1,4 +1,4 @@
-"""DONE messages."""
+"""JOIN, DONE, STATUS and their answers."""
 
 from __future__ import annotations
 
@@ -7,37 +7,89 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host_stack.control import RoundRows
+from host_stack.control import Answer, Kind, Known, Request, bitmap_of, rows_of
 from host_stack.errors import BadInput
+
+words = st.integers(0, 2**32 - 1)
 
 
 @settings(max_examples=100, derandomize=True, deadline=None)
-@given(data=st.data(), used_rows=st.integers(0, 70), round_=st.integers(0, 2**20 - 1))
-def test_round_trip(data: st.DataObject, used_rows: int, round_: int) -> None:
-    """Round and rows come back, rows ascending, whatever the order in which they were given."""
+@given(data=st.data(), used_rows=st.integers(0, 70))
+def test_bitmaps_come_back(data: st.DataObject, used_rows: int) -> None:
+    """Rows come back ascending, whatever the order in which they were given."""
     rows = data.draw(
         st.lists(st.integers(0, used_rows - 1), unique=True) if used_rows else st.just([])
     )
-    body = RoundRows(round_, np.array(rows, np.int64)).encode(used_rows)
-    assert len(body) == 4 + (used_rows + 7) // 8
-    decoded = RoundRows.decode(body, used_rows)
-    assert decoded.round == round_
-    assert decoded.rows.tolist() == sorted(rows)
-    assert decoded.rows.dtype == np.int64
+    bitmap = bitmap_of(np.array(rows, np.int64), used_rows)
+    assert len(bitmap) == (used_rows + 7) // 8
+    assert rows_of(bitmap, used_rows).tolist() == sorted(rows)
+    assert rows_of(bitmap, used_rows).dtype == np.int64
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(tag=words, version=words, rows=st.binary(max_size=20))
+def test_requests_come_back(tag: int, version: int, rows: bytes) -> None:
+    """What was encoded is decoded."""
+    request = Request(tag, version, rows)
+    assert Request.decode(request.encode()) == request
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(
+    kind=st.sampled_from(Kind),
+    tag=words,
+    known=st.sampled_from([Known.NOTHING, Known.PUSH, Known.DONE, Known.PUSH | Known.DONE]),
+    rows=st.binary(max_size=20),
+    incarnation=st.binary(max_size=20),
+)
+def test_answers_come_back(
+    kind: Kind, tag: int, known: Known, rows: bytes, incarnation: bytes
+) -> None:
+    """What was encoded is decoded."""
+    answer = Answer(kind, tag, known, rows, incarnation)
+    assert Answer.decode(answer.encode()) == answer
 
 
 def test_golden_bytes() -> None:
-    """The format is pinned: round in network byte order, row i is bit i mod 8 of byte i div 8."""
-    assert RoundRows(0x01020304, np.array([0, 9])).encode(10).hex() == "010203040102"
+    """The format is pinned: network byte order; row i is bit i mod 8 of byte i div 8."""
+    rows = bitmap_of(np.array([0, 9]), 10)
+    assert Request(0x01020304, 5, rows).encode().hex() == "01020304000000050102"
+    answer = Answer(Kind.OPEN, 0x01020304, Known.PUSH, rows, b"\xaa")
+    assert answer.encode().hex() == "03010102030400000001aa0102"
 
 
-@pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 7, 100])
-def test_bodies_of_a_wrong_length(length: int) -> None:
-    """A body that does not fit the placement is refused with both lengths."""
-    with pytest.raises(BadInput, match=f"a DONE of {length} bytes; 6 are expected"):
-        RoundRows.decode(bytes(length), 10)
+@pytest.mark.parametrize("body", [b"", bytes(7)])
+def test_short_requests_are_refused(body: bytes) -> None:
+    """A request without its head is none."""
+    with pytest.raises(BadInput, match=f"a request of {len(body)} bytes"):
+        Request.decode(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        bytes(9),
+        bytes.fromhex("00000000000000000000"),
+        bytes.fromhex("04000000000000000000"),
+        bytes.fromhex("01040000000000000000"),
+        bytes.fromhex("02000000000000000001"),
+    ],
+    ids=["empty", "short", "kind-0", "kind-4", "known-4", "incarnation-cut"],
+)
+def test_bad_answers_are_refused(body: bytes) -> None:
+    """An answer that is cut, or says what no server says, is none."""
+    with pytest.raises(BadInput, match=f"an answer of {len(body)} bytes"):
+        Answer.decode(body)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 100])
+def test_bitmaps_of_a_wrong_length(length: int) -> None:
+    """A bitmap that does not fit the placement is refused with both lengths."""
+    with pytest.raises(BadInput, match=f"a bitmap of {length} bytes; 2 are expected"):
+        rows_of(bytes(length), 10)
 
 
 def test_bits_behind_the_last_row_name_no_row() -> None:
     """Padding that is set cannot make the server drain a row that does not exist."""
-    assert RoundRows.decode(b"\0\0\0\1" + b"\xff\xff", 10).rows.tolist() == list(range(10))
+    assert rows_of(b"\xff\xff", 10).tolist() == list(range(10))

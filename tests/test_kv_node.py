@@ -415,3 +415,23 @@ def test_modes_of_reception_are_not_mixed(job: Job) -> None:
         job.workers[0].process()
     with pytest.raises(KVUsageError, match="started already"):
         job.workers[0].start()
+
+
+def test_a_restarted_node_gets_its_id_back() -> None:
+    """A process that takes the place of a dead one is met again by all that talked to it."""
+    with running_job(2, 1, own_addresses=True) as job:
+        old = job.workers[1]
+        identifier = old.id
+        old.close()
+        new = Node(old.config)
+        server = KVServer(job.servers[0])
+        server.set_request_handle(lambda meta, pairs, app: app.response(meta))
+        try:
+            new.start(LIMIT_S)
+            assert (new.id, new.info.is_recovery) == (identifier, True)
+            app = KVWorker(new)
+            app.wait(app.push(np.array([1], np.uint64), np.ones(1, np.float32)), LIMIT_S)
+            # The others' barriers count it as one of them.
+            assert {node.id for node in new.roster} == {node.id for node in job.workers[0].roster}
+        finally:
+            new.close()

@@ -13,13 +13,16 @@ import numpy as np
 from host_stack.checkpoint import save_checkpoint
 from host_stack.connect import open_transport, server_node
 from host_stack.fixedpoint import FloatArray
+from host_stack.incarnation import Incarnation, OwnIncarnations
 from host_stack.job import Job
 from host_stack.layout import SERVER_RANK
 from host_stack.placement import Placement
 from host_stack.probe import probe
-from host_stack.server import Commit, Server
+from host_stack.server import Aggregate, Commit, Server
 from workloads.optimizers import Optimizer, make_optimizer
 from workloads.training import Training, emit, run_role
+
+PLACEMENT_VERSION = 1
 
 
 class Recorder:
@@ -37,8 +40,9 @@ class Recorder:
         self.rounds.append(rounds)
         self.snapshots.append(parameters.copy())
 
-    def on_commit(self, commit: Commit, parameters: FloatArray) -> None:
+    def on_commit(self, commit: Commit, parameters: FloatArray, aggregate: Aggregate) -> None:
         """Called by the server after each round."""
+        del aggregate
         rounds = commit.round + 1
         if rounds % self._training.evaluate_every == 0 or rounds == self._training.rounds:
             self.snapshot(rounds, parameters)
@@ -77,11 +81,12 @@ def serve(folder: Path) -> None:
     node = server_node(job, job.server)
     server = Server(
         job,
-        placement,
+        Incarnation(job.epoch, 0, job.fraction_bits, PLACEMENT_VERSION, placement),
         parameters,
         optimizer,
         transport,
         node,
+        OwnIncarnations(),
         recorder.on_commit,
     )
     node.start()

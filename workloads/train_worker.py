@@ -12,10 +12,10 @@ import numpy as np
 
 from host_stack.connect import open_transport, worker_node
 from host_stack.job import Job
-from host_stack.placement import Placement
 from host_stack.probe import probe
-from host_stack.worker import Worker
+from host_stack.worker import Moved, Worker
 from workloads.training import Training, await_start, emit, run_role
+from workloads.workload import Workload
 
 
 def train(folder: Path, rank: int) -> None:
@@ -24,28 +24,41 @@ def train(folder: Path, rank: int) -> None:
     address = job.worker_address(rank)
     training = Training.load(folder / "training.json")
     workload = training.open_workload(len(job.workers))
-    placement = Placement.load(folder / "placement.npz")
     transport = open_transport(job, address, groups=(job.group,))
     node = worker_node(job, address)
-    worker = Worker(job, rank, placement, transport, node)
-    keys = workload.keys(rank, 0)
+    worker = Worker(job, rank, transport, node)
     node.start()
-    worker.start(keys)
-    emit("ready", switch=len(placement) > 0 and probe(job, rank, transport))
+    round_ = worker.start()
+    worker.fetch(workload.keys(rank, round_), round_)
+    on_switch = len(worker.incarnation.placement) > 0 and probe(job, rank, transport)
+    emit("ready", switch=on_switch)
     await_start()
-    for round_ in range(training.rounds):
-        started = time.monotonic()
-        values = worker.parameters[keys.astype(np.int64)]
-        gradient, loss = workload.gradient(rank, round_, keys, values)
-        last = round_ + 1 == training.rounds
-        next_keys = keys[:0] if last else workload.keys(rank, round_ + 1)
-        computed = time.monotonic()
-        times = worker.push_round(round_, keys, gradient, next_keys)
-        emit("round", round=round_, compute_s=computed - started, loss=loss, **asdict(times))
-        keys = next_keys
+    while round_ < training.rounds:
+        try:
+            _train_round(worker, workload, training, rank, round_)
+            round_ += 1
+        except Moved as moved:
+            round_, worker.is_current = moved.round, False
     emit("done", **asdict(worker.hot.stats))
     node.finalize()
     transport.close()
+
+
+def _train_round(
+    worker: Worker, workload: Workload, training: Training, rank: int, round_: int
+) -> None:
+    """One round of this worker; raises `Moved` where the server goes on at another one."""
+    started = time.monotonic()
+    keys = workload.keys(rank, round_)
+    if not worker.is_current:
+        worker.fetch(keys, round_)
+    values = worker.parameters[keys.astype(np.int64)]
+    gradient, loss = workload.gradient(rank, round_, keys, values)
+    last = round_ + 1 == training.rounds
+    next_keys = keys[:0] if last else workload.keys(rank, round_ + 1)
+    computed = time.monotonic()
+    times = worker.push_round(round_, keys, gradient, next_keys)
+    emit("round", round=round_, compute_s=computed - started, loss=loss, **asdict(times))
 
 
 def main() -> None:

@@ -130,6 +130,15 @@ def resolve(host: str) -> str:
         raise KVConfigError(f"host {host!r} cannot be resolved: {error}") from None
 
 
+def listens(host: str, port: int, timeout_s: float = 0.5) -> bool:
+    """Whether somebody takes connections at an address."""
+    try:
+        socket.create_connection((resolve(host), port), timeout_s).close()
+    except (OSError, KVConfigError):
+        return False
+    return True
+
+
 def address_towards(host: str) -> str:
     """Own IPv4 address on the route to a host; sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

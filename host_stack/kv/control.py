@@ -8,6 +8,7 @@ import itertools
 import logging
 from typing import TYPE_CHECKING
 
+from host_stack.kv.config import listens
 from host_stack.kv.errors import KVProtocolError, KVTimeout, KVUsageError
 from host_stack.kv.ids import SCHEDULER_ID, Role, describe, role_of
 from host_stack.kv.message import Message
@@ -83,6 +84,16 @@ class ControlPlane:
         if not self._is_scheduler:
             self._send(SCHEDULER_ID, Control(Command.ADD_NODE, (info,)))
 
+    def reconnect(self, peer: int) -> None:
+        """Open the connection to a node of the roster anew.
+
+        A ROUTER ignores a second connection of an identity while it believes in the first one:
+        after a restart the first attempt may come too early.
+        """
+        for node in self.roster:
+            if node.id == peer:
+                self._node.connect(node.id, node.hostname, node.port)
+
     def start_failure(self, limit_s: float) -> str:
         """Say why the job did not come together."""
         config = self._node.config
@@ -101,19 +112,24 @@ class ControlPlane:
     def _on_add_node(self, message: Message, control: Control) -> None:
         if self._is_scheduler:
             self._enter(message, control)
-        elif message.peer != SCHEDULER_ID or self.roster:
+        elif message.peer != SCHEDULER_ID:
             self._node.stats.unexpected_control += 1
+        elif self.roster:
+            self._meet_again(control.nodes)
         else:
             self._learn(control.nodes)
 
     def _enter(self, message: Message, control: Control) -> None:
         """Register the one node that the message names (scheduler only)."""
         try:
-            if message.peer is not None or len(control.nodes) != 1 or self.roster:
+            if message.peer is not None or len(control.nodes) != 1:
                 raise KVProtocolError(
-                    f"ADD_NODE with {len(control.nodes)} nodes from {message.peer}: one new node "
-                    "is allowed, and none once the job is complete"
+                    f"ADD_NODE with {len(control.nodes)} nodes from {message.peer}: one node "
+                    "without an id is allowed"
                 )
+            if self.roster:
+                self._readmit(self._registration.replace(control.nodes[0], self.roster))
+                return
             self._registration.add(control.nodes[0])
         except KVProtocolError as error:
             self._node.stats.refused_registration += 1
@@ -121,6 +137,34 @@ class ControlPlane:
             return
         if self._registration.complete:
             self._publish()
+
+    def _readmit(self, back: NodeInfo) -> None:
+        """Give a restarted node its id back, and tell the others its new address (scheduler).
+
+        Raises KVProtocolError while the node that it replaces still listens.
+        """
+        former = next(node for node in self.roster if node.id == back.id)
+        if listens(former.hostname, former.port):
+            raise KVProtocolError(
+                f"{describe(back.id)} is alive at {former.hostname}:{former.port}; the job has no "
+                f"place for another one at {back.hostname}:{back.port}"
+            )
+        self._node.connect(back.id, back.hostname, back.port)
+        self._accept_roster(tuple(back if node.id == back.id else node for node in self.roster))
+        for peer in self._node.members(6):
+            nodes = self.roster if peer == back.id else (back,)
+            self._send(peer, Control(Command.ADD_NODE, nodes))
+
+    def _meet_again(self, nodes: tuple[NodeInfo, ...]) -> None:
+        """Connect to a restarted node at its new address."""
+        known = {node.id: node for node in self.roster}
+        back = [n for n in nodes if n.is_recovery and n.id in known and n.id != self._node.id]
+        if len(back) != 1 or len(nodes) != 1 or back[0].role is not known[back[0].id].role:
+            self._node.stats.unexpected_control += 1
+            return
+        if back[0].role is not self._node.role:
+            self._node.connect(back[0].id, back[0].hostname, back[0].port)
+        self._accept_roster(tuple((known | {back[0].id: back[0]}).values()))
 
     def _publish(self) -> None:
         """Send the roster to all nodes, workers first, this one last in the list."""

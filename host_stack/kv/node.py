@@ -121,6 +121,8 @@ class Node:
     def start(self, timeout_s: float | None = None) -> None:
         """Register, wait for the roster and for all others to have it (barrier on group 7).
 
+        A node that takes the place of one that died gets its id back and waits for nobody.
+
         Raises KVTimeout when the job is not complete within `timeout_s`, KVConnectError when
         the address cannot be bound, KVProtocolError when the scheduler's roster does not fit.
         """
@@ -135,6 +137,8 @@ class Node:
         self._control.register()
         if not self.wait_until(lambda: bool(self.roster), limit_s):
             raise KVTimeout(self._control.start_failure(limit_s))
+        if self.info.is_recovery:
+            return  # the others passed this barrier long ago
         self.barrier(ALL_GROUP, max(deadline - time.monotonic(), 0.0))
 
     def barrier(self, group: int, timeout_s: float | None = None) -> None:
@@ -190,6 +194,10 @@ class Node:
     def connect(self, peer: int, host: str, port: int) -> None:
         """Open the connection on which this node sends to a peer."""
         self._van.connect(peer, host, port, None if self.info.id == EMPTY else self.info.id)
+
+    def reconnect(self, peer: int) -> None:
+        """Open the connection to a node of the roster anew, when it may not have been taken."""
+        self._control.reconnect(peer)
 
     def send(
         self, peer: int, meta: Meta, arrays: tuple[Array, ...] = (), block: bool = True

@@ -51,6 +51,21 @@ class Registration:
             )
         self._nodes[node.hostname, node.port] = node
 
+    def replace(self, node: NodeInfo, roster: tuple[NodeInfo, ...]) -> NodeInfo:
+        """Who of a complete roster comes back as `node`, with the new address.
+
+        A process that was restarted is known by its role and host. Raises KVProtocolError unless
+        that names one node.
+        """
+        check_address(node)
+        same = [n for n in roster if (n.role, n.hostname) == (node.role, node.hostname)]
+        if node.role not in self._expected or node.id != EMPTY or len(same) != 1:
+            raise KVProtocolError(
+                f"{node.role.name.lower()} {node.hostname}:{node.port} is not one of the job's "
+                "nodes that could come back: the job is complete"
+            )
+        return replace(node, id=same[0].id, is_recovery=True)
+
     def ranked(self) -> tuple[NodeInfo, ...]:
         """All nodes with their ids: by hostname descending, then port ascending, as ps-lite."""
         by_port = sorted(self._nodes.values(), key=lambda node: node.port)

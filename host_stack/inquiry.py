@@ -1,0 +1,59 @@
+"""A worker's questions to the server: sent again until answered, whoever is restarted meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from host_stack.control import Answer, Head, Request
+from host_stack.errors import BadInput
+from host_stack.kv.ids import server_id
+from host_stack.kv.worker import KVWorker
+
+AFTER_S = 0.3
+"""How long nothing may move before the worker asks how things stand."""
+
+EVERY_S = 0.5
+"""Between questions, and how long an answer is waited for."""
+
+
+class Inquiry:
+    """One question at a time, at most every `EVERY_S`."""
+
+    def __init__(self, kv: KVWorker, counters: Counter[str]) -> None:
+        """Count answers that could not be read in `counters`."""
+        self._kv = kv
+        self._counters = counters
+        self._timestamp: int | None = None
+        self._sent_at = 0.0
+
+    def poll(self, head: Head, request: Request, stalled_s: float) -> Answer | None:
+        """Ask if it is time to; the answer to the last question, once, or None."""
+        now = time.monotonic()
+        answer = self._take()
+        if answer is None and stalled_s > AFTER_S and now - self._sent_at > EVERY_S:
+            self.cancel()
+            self._timestamp = self._kv.request(head, request.encode(), server_id(0))
+            self._sent_at = now
+        return answer
+
+    def cancel(self) -> None:
+        """Give up the question that is open: its answer would be about something else."""
+        if self._timestamp is not None:
+            self._kv.forget(self._timestamp)
+            self._timestamp = None
+
+    def _take(self) -> Answer | None:
+        if self._timestamp is None or not self._kv.done(self._timestamp):
+            return None
+        timestamp, self._timestamp = self._timestamp, None
+        return read_answer(self._kv, timestamp, self._counters)
+
+
+def read_answer(kv: KVWorker, timestamp: int, counters: Counter[str]) -> Answer | None:
+    """The server's answer to a request that is complete; None, and counted, if it is none."""
+    try:
+        return Answer.decode(kv.wait(timestamp, 0.0)[server_id(0)].body)
+    except BadInput:
+        counters["bad_answer"] += 1
+        return None
