@@ -419,19 +419,27 @@ def test_modes_of_reception_are_not_mixed(job: Job) -> None:
 
 def test_a_restarted_node_gets_its_id_back() -> None:
     """A process that takes the place of a dead one is met again by all that talked to it."""
-    with running_job(2, 1, own_addresses=True) as job:
-        old = job.workers[1]
-        identifier = old.id
+    with running_job(1, 1) as job:
+        old = job.workers[0]
+        KVServer(job.servers[0]).set_request_handle(AddingStore())
         old.close()
-        new = Node(old.config)
-        server = KVServer(job.servers[0])
-        server.set_request_handle(lambda meta, pairs, app: app.response(meta))
-        try:
-            new.start(LIMIT_S)
-            assert (new.id, new.info.is_recovery) == (identifier, True)
-            app = KVWorker(new)
+        new = job.workers[0] = Node(old.config)
+        new.start(LIMIT_S)
+        assert (new.id, new.info.is_recovery) == (old.id, True)
+        app = KVWorker(new)
+        app.wait(app.push(np.array([1], np.uint64), np.ones(1, np.float32)), LIMIT_S)
+        assert new.roster == job.servers[0].roster
+
+
+def test_a_restarted_server_is_met_at_its_new_address() -> None:
+    """Workers go on with a server that came back, on the connection that the scheduler names."""
+    with running_job(2, 1) as job:
+        apps = [KVWorker(node) for node in job.workers]
+        job.servers[0].close()
+        new = job.servers[0] = Node(job.servers[0].config)
+        KVServer(new).set_request_handle(AddingStore())
+        new.start(LIMIT_S)
+        for node in job.workers:
+            assert node.wait_until(lambda node=node: new.info in node.roster, LIMIT_S)
+        for app in apps:
             app.wait(app.push(np.array([1], np.uint64), np.ones(1, np.float32)), LIMIT_S)
-            # The others' barriers count it as one of them.
-            assert {node.id for node in new.roster} == {node.id for node in job.workers[0].roster}
-        finally:
-            new.close()
