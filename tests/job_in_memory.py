@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from controller.placing.pairs import pair_rows
 from host_stack.connect import server_node, worker_node
 from host_stack.fixedpoint import FloatArray
-from host_stack.incarnation import Incarnation, OwnIncarnations
+from host_stack.incarnation import Incarnation, next_epoch
 from host_stack.job import Job
 from host_stack.kv.config import KVConfig
 from host_stack.kv.ids import Role
 from host_stack.kv.node import Node
 from host_stack.layout import Layout
 from host_stack.placement import Keys, Placement, heat_based
-from host_stack.server import Server
-from host_stack.worker import RoundTimes, Worker
-from tests.memory_network import MemoryNetwork
+from host_stack.server import Aggregate, Commit, Server
+from host_stack.wake import Wake
+from host_stack.worker import Moved, RoundTimes, Worker
+from tests.memory_network import Crashed, MemoryNetwork
 
 LAYOUT = Layout(lanes=32, rows=8192, window=256, program=1)
 SERVER = "127.0.1.1"
@@ -55,6 +58,7 @@ class Outcome:
     counters: dict[str, int]
     times: list[list[RoundTimes]]
     retransmissions: int
+    crashes: Counter[str] = field(default_factory=Counter)
 
 
 def addresses(workers: int) -> list[str]:
@@ -107,6 +111,201 @@ def random_pushes(
     return pushes
 
 
+class MemoryController:
+    """The controller of a job in memory: counts epochs, and installs each on the switch if any.
+
+    It outlives the server, as the real one does.
+    """
+
+    def __init__(
+        self, job: Job, placement: Placement, install: Callable[[Job], None] | None = None
+    ) -> None:
+        self.incarnation = Incarnation(job.epoch, 0, job.fraction_bits, 1, placement)
+        self.reasons: list[str] = []
+        self._job = job
+        self._install = install
+        self._wake = Wake()
+        self._seen = job.epoch
+
+    def fileno(self) -> int:
+        """Readable while there is news."""
+        return self._wake.fileno()
+
+    def news(self) -> Incarnation | None:
+        """The newest incarnation, once."""
+        self._wake.clear()
+        if self._seen == self.incarnation.epoch:
+            return None
+        self._seen = self.incarnation.epoch
+        return self.incarnation
+
+    def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
+        """Set the switch up again."""
+        self.renew(reason, seen, round_)
+
+    def renew(self, reason: str, seen: Incarnation, round_: int) -> None:
+        """Another epoch, unless the asking one has missed the last."""
+        if seen.epoch == self.incarnation.epoch:
+            self.reasons.append(reason)
+            self.move(round_)
+
+    def move(self, round_: int, *, planned: bool = False, **changes: Any) -> None:
+        """Go to the next epoch, with other changes of the incarnation."""
+        old = self.incarnation
+        new = replace(old, epoch=next_epoch(old.epoch), round=round_, planned=planned, **changes)
+        if self._install is not None:
+            self._install(self._job.at(new.epoch, new.fraction_bits))
+        self.incarnation = new
+        self._wake.set()
+
+
+@dataclass
+class Checkpoint:
+    """What a server finds when it comes back."""
+
+    round: int
+    parameters: FloatArray
+
+
+class MemoryJob:
+    """The threads of a job; a crashed server or worker is started again.
+
+    A thread crashes where its transport raises `Crashed`, and leaves everything behind as a
+    killed process would.
+    """
+
+    def __init__(
+        self,
+        pushes: list[list[Push]],
+        num_keys: int,
+        hot: int,
+        network_of: Callable[[Job, Placement], MemoryNetwork],
+        fraction_bits: int = 40,
+        install: Callable[[Job], None] | None = None,
+        checkpoint_every: int = 2,
+        place: Callable[[Keys, Layout], Placement] = heat_based,
+    ) -> None:
+        """Prepare to run all rounds of `pushes`; the hot keys are 0…hot - 1."""
+        self.pushes = pushes
+        self.hot = hot
+        self._workers = len(pushes[0])
+        self._scheduler = Node(
+            KVConfig(Role.SCHEDULER, SERVER, 0, num_workers=self._workers, num_servers=1)
+        )
+        self.job = make_job(self._workers, num_keys, fraction_bits, self._scheduler.bind())
+        self._placement = place(np.arange(hot, dtype=np.uint64), self.job.layout)
+        self.network = network_of(self.job, self._placement)
+        self.controller = MemoryController(self.job, self._placement, install)
+        self._every = checkpoint_every
+        self._saved = Checkpoint(0, np.zeros(num_keys, np.float32))
+        self._on_commit: list[Callable[[Commit], None]] = []
+        self._lock = threading.Lock()
+        self.commits: list[Commit] = []
+        self.outcome = Outcome(
+            np.zeros(num_keys, np.float32), [], {}, [[] for _ in range(self._workers)], 0
+        )
+
+    def after_commit(self, action: Callable[[Commit], None]) -> None:
+        """Call `action` with every commit, in the server's thread."""
+        self._on_commit.append(action)
+
+    def crash(self, address: str, calls: int) -> None:
+        """Let the process at an address die at a call of its transport, counted from now."""
+        self.network.transport(address).crashes_after = calls
+
+    def run(self, timeout_s: float = 120.0) -> Outcome:
+        """Run to the last commit."""
+        with ThreadPoolExecutor(self._workers + 2) as pool:
+            futures = [pool.submit(self._scheduler_main), pool.submit(self._server_main)]
+            futures += [pool.submit(self._worker_main, rank) for rank in range(self._workers)]
+            for future in as_completed(futures, timeout=timeout_s):
+                if future.exception() is not None:
+                    self._scheduler.close()
+                future.result()
+        return self.outcome
+
+    def _scheduler_main(self) -> None:
+        self._scheduler.start()
+        self._scheduler.finalize(120.0)
+
+    def _committed(self, commit: Commit, parameters: FloatArray, _aggregate: Aggregate) -> None:
+        self.commits.append(commit)
+        if (commit.round + 1) % self._every == 0:
+            self._saved = Checkpoint(commit.round + 1, parameters.copy())
+        for action in self._on_commit:
+            action(commit)
+
+    def _server_main(self) -> None:
+        while not self._serve(resumed=bool(self.outcome.crashes[SERVER])):
+            self.outcome.crashes[SERVER] += 1
+            self.network.restart_host(SERVER)
+
+    def _serve(self, *, resumed: bool) -> bool:
+        """The life of a server process; false if it crashed."""
+        node = server_node(self.job, SERVER)
+        if resumed:
+            self.controller.move(self._saved.round)
+        try:
+            server = Server(
+                self.job,
+                replace(self.controller.incarnation, round=self._saved.round, planned=False),
+                self._saved.parameters.copy(),
+                Sum(),
+                self.network.transport(SERVER),
+                node,
+                self.controller,
+                self._committed,
+                resumed=resumed,
+            )
+            node.start()
+            server.run(len(self.pushes))
+        except Crashed:
+            node.close()
+            return False
+        self.outcome.parameters = server.parameters
+        self.outcome.counters = server.statistics()
+        node.finalize()
+        return True
+
+    def _worker_main(self, rank: int) -> None:
+        address = self.job.workers[rank]
+        while not self._work(rank):
+            self.outcome.crashes[address] += 1
+            self.network.restart_host(address)
+
+    def _work(self, rank: int) -> bool:
+        """The life of a worker process; false if it crashed."""
+        address = self.job.workers[rank]
+        node = worker_node(self.job, address)
+        worker = Worker(self.job, rank, self.network.transport(address), node)
+        try:
+            node.start()
+            self._train(worker, rank)
+        except Crashed:
+            node.close()
+            return False
+        with self._lock:
+            self.outcome.replicas.append(worker.parameters[: self.hot].copy())
+            self.outcome.retransmissions += worker.hot.stats.retransmissions
+        node.finalize()
+        return True
+
+    def _train(self, worker: Worker, rank: int) -> None:
+        round_ = worker.start()
+        while round_ < len(self.pushes):
+            try:
+                keys, gradients = self.pushes[round_][rank]
+                if not worker.is_current:
+                    worker.fetch(keys, round_)
+                last = round_ + 1 == len(self.pushes)
+                next_keys = keys[:0] if last else self.pushes[round_ + 1][rank][0]
+                times = worker.push_round(round_, keys, gradients, next_keys)
+                self.outcome.times[rank].append(times)
+                round_ += 1
+            except Moved as moved:
+                round_, worker.is_current = moved.round, False
+
+
 def run_job(
     pushes: list[list[Push]],
     num_keys: int,
@@ -115,60 +314,5 @@ def run_job(
     fraction_bits: int = 40,
     place: Callable[[Keys, Layout], Placement] = heat_based,
 ) -> Outcome:
-    """Run all rounds of `pushes`; the hot keys are 0…hot - 1."""
-    workers = len(pushes[0])
-    scheduler = Node(
-        KVConfig(Role.SCHEDULER, SERVER, 0, num_workers=workers, num_servers=1), threaded=True
-    )
-    job = make_job(workers, num_keys, fraction_bits, scheduler.bind())
-    placement = place(np.arange(hot, dtype=np.uint64), job.layout)
-    network = network_of(job, placement)
-    parameters = np.zeros(num_keys, np.float32)
-    outcome = Outcome(parameters, [], {}, [[] for _ in range(workers)], 0)
-    lock = threading.Lock()
-
-    def scheduler_main() -> None:
-        scheduler.start()
-        scheduler.finalize()
-
-    def server_main() -> None:
-        node = server_node(job, SERVER)
-        server = Server(
-            job,
-            Incarnation(job.epoch, 0, fraction_bits, 1, placement),
-            parameters,
-            Sum(),
-            network.transport(SERVER),
-            node,
-            OwnIncarnations(),
-            lambda _commit, _parameters, _aggregate: None,
-        )
-        node.start()
-        server.run(len(pushes))
-        outcome.counters = server.statistics()
-        node.finalize()
-
-    def worker_main(rank: int) -> None:
-        address = job.workers[rank]
-        node = worker_node(job, address)
-        worker = Worker(job, rank, network.transport(address), node)
-        node.start()
-        worker.fetch(pushes[0][rank][0], worker.start())
-        for round_, row in enumerate(pushes):
-            keys, gradients = row[rank]
-            last = round_ + 1 == len(pushes)
-            next_keys = keys[:0] if last else pushes[round_ + 1][rank][0]
-            outcome.times[rank].append(worker.push_round(round_, keys, gradients, next_keys))
-        with lock:
-            outcome.replicas.append(worker.parameters[:hot].copy())
-            outcome.retransmissions += worker.hot.stats.retransmissions
-        node.finalize()
-
-    with ThreadPoolExecutor(workers + 2) as pool:
-        futures = [pool.submit(scheduler_main), pool.submit(server_main)]
-        futures += [pool.submit(worker_main, rank) for rank in range(workers)]
-        for future in as_completed(futures, timeout=120):
-            if future.exception() is not None:
-                scheduler.close()
-            future.result()
-    return outcome
+    """Run all rounds of `pushes` without crashes; the hot keys are 0…hot - 1."""
+    return MemoryJob(pushes, num_keys, hot, network_of, fraction_bits, place=place).run()

@@ -66,8 +66,15 @@ def datagram(raw: bytes) -> tuple[str, str, bytes]:
     return source, destination, raw[42:]
 
 
+class Crashed(Exception):
+    """The process that owns a transport dies here."""
+
+
 class MemoryNetwork:
-    """Hosts by address, each at a port of the switch."""
+    """Hosts by address, each at a port of the switch.
+
+    While the switch `is_dead` nothing arrives; `dies_after` counts down the datagrams to its end.
+    """
 
     def __init__(
         self,
@@ -86,15 +93,28 @@ class MemoryNetwork:
         self._random = random.Random(self._faults.seed)
         self._held: deque[tuple[str, str, bytes]] = deque()
         self._lock = threading.Lock()
+        self.is_dead = False
+        self.dies_after: int | None = None
         self._transports = {address: MemoryTransport(address, self) for address in ports}
 
     def transport(self, address: str) -> MemoryTransport:
         """The transport of a host."""
         return self._transports[address]
 
+    def restart_host(self, address: str) -> MemoryTransport:
+        """A new transport of a host whose process has died: what had arrived is lost."""
+        self._transports[address] = MemoryTransport(address, self)
+        return self._transports[address]
+
     def carry(self, source: str, destination: str, payload: bytes) -> None:
         """Carry a datagram, or do to it what the faults say."""
         with self._lock:
+            if self.dies_after is not None:
+                self.dies_after -= 1
+                if self.dies_after <= 0:
+                    self.is_dead, self.dies_after = True, None
+            if self.is_dead:
+                return
             chance = self._random.random()
             faults = self._faults
             if chance < faults.loss:
@@ -131,6 +151,7 @@ class MemoryTransport:
 
     def __init__(self, address: str, network: MemoryNetwork) -> None:
         self.address = address
+        self.crashes_after: int | None = None
         self._network = network
         self._queue: deque[tuple[int, bytes]] = deque()
         self._event = os.eventfd(0, os.EFD_NONBLOCK)
@@ -147,6 +168,7 @@ class MemoryTransport:
 
     def send(self, batch: Bytes, lengths: IntArray, destination: int) -> int:
         """Carry every packet."""
+        self._live()
         address = socket.inet_ntoa(destination.to_bytes(4, "big"))
         for row, length in zip(batch, lengths, strict=True):
             self._network.carry(self.address, address, row[:length].tobytes())
@@ -154,6 +176,7 @@ class MemoryTransport:
 
     def receive(self) -> Received:
         """What waits, at most a batch."""
+        self._live()
         try:
             os.eventfd_read(self._event)
         except BlockingIOError:
@@ -164,6 +187,13 @@ class MemoryTransport:
         if self._queue:
             os.eventfd_write(self._event, 1)
         return self._batch(taken)
+
+    def _live(self) -> None:
+        """Count a call; die at the one that was chosen."""
+        if self.crashes_after is not None:
+            self.crashes_after -= 1
+            if self.crashes_after <= 0:
+                raise Crashed(self.address)
 
     def _batch(self, taken: list[tuple[int, bytes]]) -> Received:
         for row, (_, payload) in zip(self._data, taken, strict=False):

@@ -102,6 +102,8 @@ class Node:
     def adopt(self, info: NodeInfo) -> None:
         """Take the identity that the scheduler assigned."""
         self._info = info
+        if info.is_recovery:
+            self._van.come_again()
 
     # -- life -------------------------------------------------------------------------------
 
@@ -197,6 +199,7 @@ class Node:
 
     def reconnect(self, peer: int) -> None:
         """Open the connection to a node of the roster anew, when it may not have been taken."""
+        self._van.come_again()
         self._control.reconnect(peer)
 
     def send(

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import re
+import secrets
 import threading
 from collections.abc import Sequence
 
@@ -16,7 +17,8 @@ from host_stack.kv.message import Array, Message, arrays_from_frames, flat
 from host_stack.kv.stats import NodeStats
 from host_stack.kv.wire import MAX_DATA_FRAMES, Meta
 
-_IDENTITY = re.compile(rb"ps(0|[1-9][0-9]{0,8})")
+_IDENTITY = re.compile(rb"ps0*([0-9]{1,9})")
+_MAX_ZEROS = 200
 _WAKE_ADDRESS = "inproc://wake"
 
 
@@ -55,6 +57,9 @@ class Van:
         self.router.set(zmq.LINGER, 0)
         # No ROUTER_HANDOVER: identities are only `ps<id>`, so a process left over from another
         # job, reconnecting to a port that is now ours, would cut off the live peer of that id.
+        # But a ROUTER that still believes in a dead peer ignores a second one of its identity;
+        # who comes again therefore writes the number with leading zeros, which mean nothing.
+        self._zeros = 0
         self._wake_receiver = self._context.socket(zmq.PAIR)
         self._wake_receiver.bind(_WAKE_ADDRESS)
         self._wake_sender = self._context.socket(zmq.PAIR)
@@ -75,11 +80,15 @@ class Van:
             ) from None
         return int(self.router.get_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
 
+    def come_again(self) -> None:
+        """Connect from now on under an identity that no process of this id has used."""
+        self._zeros = 1 + secrets.randbelow(_MAX_ZEROS)
+
     def connect(self, peer: int, host: str, port: int, own_id: int | None) -> None:
         """Open (or open again, under a new identity) the DEALER to a peer."""
         dealer = self._context.socket(zmq.DEALER)
         if own_id is not None:
-            dealer.set(zmq.IDENTITY, b"ps%d" % own_id)
+            dealer.set(zmq.IDENTITY, b"ps" + b"0" * self._zeros + b"%d" % own_id)
         dealer.set(zmq.SNDHWM, self._config.queue_messages)
         dealer.set(zmq.SNDTIMEO, int(self._config.send_timeout_s * 1000))
         try:

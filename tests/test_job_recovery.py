@@ -1,0 +1,75 @@
+"""Jobs in memory whose processes die: the model keeps its bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from host_stack.placement import heat_based
+from tests.job_in_memory import SERVER, MemoryJob, addresses, random_pushes
+from tests.memory_network import Faults
+from tests.test_job import NUM_KEYS, F, direct, expected
+
+WORKERS = 3
+HOT = 700
+ROUNDS = 6
+
+
+def job_of(seed: int, faults: Faults | None = None) -> MemoryJob:
+    """A job of a few rounds without a switch."""
+    pushes = random_pushes(WORKERS, ROUNDS, NUM_KEYS, 900, seed=seed)
+    return MemoryJob(pushes, NUM_KEYS, HOT, direct(WORKERS, faults), F)
+
+
+def check(job: MemoryJob) -> None:
+    """Run, and compare the model and what the workers hold with the reference."""
+    outcome = job.run()
+    assert outcome.parameters.tobytes() == expected(job.pushes).tobytes()
+    for replica in outcome.replicas:
+        assert replica.tobytes() == outcome.parameters[:HOT].tobytes()
+
+
+@pytest.mark.parametrize("calls", [1, 2, 5, 9, 14, 30, 50])
+def test_a_worker_dies(calls: int) -> None:
+    """A worker that dies anywhere joins again, in another epoch, and nothing is counted twice."""
+    job = job_of(seed=21)
+    job.crash(addresses(WORKERS)[1], calls)
+    check(job)
+    assert job.outcome.crashes[addresses(WORKERS)[1]] == 1
+    assert job.outcome.counters["rejoined"] <= 1
+
+
+@pytest.mark.parametrize("calls", [1, 2, 5, 9, 14, 30, 50])
+def test_the_server_dies(calls: int) -> None:
+    """A server that dies anywhere goes on at its checkpoint, and its workers with it."""
+    job = job_of(seed=22)
+    job.crash(SERVER, calls)
+    check(job)
+    assert job.outcome.crashes[SERVER] == 1
+
+
+@pytest.mark.parametrize("calls", [3, 11, 40])
+def test_server_and_worker_die_together(calls: int) -> None:
+    """Two deaths in one round, on a network with faults."""
+    job = job_of(seed=23, faults=Faults(loss=0.03, duplication=0.03, reordering=0.03, seed=3))
+    job.crash(SERVER, calls)
+    job.crash(addresses(WORKERS)[2], calls + 1)
+    check(job)
+    assert sum(job.outcome.crashes.values()) == 2
+
+
+def test_the_hot_set_changes_between_rounds() -> None:
+    """A planned incarnation begins with a round, and no round is pushed twice for it."""
+    job = job_of(seed=24)
+    hotter = heat_based(np.arange(300, 1500, dtype=np.uint64), job.job.layout)
+
+    def change(commit: object) -> None:
+        if commit.round == 2:  # type: ignore[attr-defined]
+            job.controller.move(0, planned=True, placement=hotter, version=2)
+
+    job.after_commit(change)
+    outcome = job.run()
+    assert outcome.parameters.tobytes() == expected(job.pushes).tobytes()
+    assert outcome.counters["incarnations"] == 1
+    assert {times.replays for worker in outcome.times for times in worker} == {0}
+    assert [commit.epoch for commit in job.commits] == [1, 1, 1, 1, 2, 2]
