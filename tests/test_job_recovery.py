@@ -29,7 +29,7 @@ def check(job: MemoryJob) -> None:
         assert replica.tobytes() == outcome.parameters[:HOT].tobytes()
 
 
-@pytest.mark.parametrize("calls", [1, 2, 5, 9, 14, 30, 50])
+@pytest.mark.parametrize("calls", [1, 2, 5, 9, 14, 20])
 def test_a_worker_dies(calls: int) -> None:
     """A worker that dies anywhere joins again, in another epoch, and nothing is counted twice."""
     job = job_of(seed=21)
@@ -39,7 +39,7 @@ def test_a_worker_dies(calls: int) -> None:
     assert job.outcome.counters["rejoined"] <= 1
 
 
-@pytest.mark.parametrize("calls", [1, 2, 5, 9, 14, 30, 50])
+@pytest.mark.parametrize("calls", [1, 2, 5, 9, 14, 20])
 def test_the_server_dies(calls: int) -> None:
     """A server that dies anywhere goes on at its checkpoint, and its workers with it."""
     job = job_of(seed=22)
@@ -48,7 +48,7 @@ def test_the_server_dies(calls: int) -> None:
     assert job.outcome.crashes[SERVER] == 1
 
 
-@pytest.mark.parametrize("calls", [3, 11, 40])
+@pytest.mark.parametrize("calls", [3, 11, 19])
 def test_server_and_worker_die_together(calls: int) -> None:
     """Two deaths in one round, on a network with faults."""
     job = job_of(seed=23, faults=Faults(loss=0.03, duplication=0.03, reordering=0.03, seed=3))
