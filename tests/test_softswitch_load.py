@@ -115,7 +115,7 @@ UNSUPPORTED = [
     (lambda d: d["parse_vsets"].append({"name": "v"}), "parser value set"),
     (lambda d: d["extern_instances"].append({"name": "e"}), "extern instance"),
     (lambda d: d["pipelines"][0]["tables"][-1].update(type="odd"), "table of type 'odd'"),
-    (lambda d: d["calculations"][0].update(algo="xxh64"), "hash algorithm 'xxh64'"),
+    (lambda d: d["calculations"][0].update(algo="md5"), "hash algorithm 'md5'"),
     (
         lambda d: d["actions"][0]["primitives"].append({"op": "fly", "parameters": []}),
         "primitive 'fly'",

@@ -157,7 +157,7 @@ def test_a_compiled_program_is_used_again(tmp_path: Path) -> None:
     case = find_cases(tmp_path, recursive=False)[0]
     command = tmp_path / "p4c"
     command.write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && echo "p4c 1.2" && exit\necho "{}" > "$4"\n'
+        '#!/bin/sh\n[ "$1" = --version ] && echo "p4c 1.2" && exit\necho "{}" > "$5"\n'
     )
     command.chmod(0o755)
     fake = compiler(tmp_path, str(command))

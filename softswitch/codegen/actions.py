@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from softswitch.codegen.calculations import Calculations
-from softswitch.codegen.expressions import Expressions, literal
+from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import Layout, c_type, is_wide
 from softswitch.codegen.locality import fields_of
 from softswitch.errors import BadProgram, UnsupportedConstruct
@@ -191,11 +191,11 @@ class Actions:
                 yield f"{{ uint64_t n = {e.modular(_expr(size), 64)};"
                 yield f"  uint64_t v = {self.calculations.call(calculation)} % (n ? n : 1)"
                 yield f"    + {e.modular(_expr(base), 64)};"
-                yield f"  {self._store(target, 'v', 64)} }}"
+                yield f"  {self.e.put(target, 'v', 64)} }}"
             case "modify_field_rng_uniform", (Field() as target, low, high):
                 yield f"{{ uint64_t low = {e.modular(_expr(low), 64)};"
                 yield f"  uint64_t high = {e.modular(_expr(high), 64)};"
-                store = self._store(target, "ss_random_in(c, low, high)", 64)
+                store = self.e.put(target, "ss_random_in(c, low, high)", 64)
                 yield f"  if (low <= high) {store} }}"
             case _:
                 raise BadProgram(f"{primitive.where}: arguments of {primitive.op} are wrong")
@@ -204,11 +204,11 @@ class Actions:
         """Return the statement that copies cell i of a register to a field."""
         cell, width = f"c->state.r{register.index}[i]", register.width
         if not is_wide(width):
-            return self._store(target, cell, width)
+            return self.e.put(target, cell, width)
         n = (width + 63) // 64
         if self.e.is_wide_number(target):
             return self.e.wide.store(target, cell, n)
-        return self._store(target, f"ss_w_low({cell}, {n})", 128)
+        return self.e.put(target, f"ss_w_low({cell}, {n})", 128)
 
     def _store_cell(self, register: RegisterArray, value: Expr) -> str:
         """Return the statement that truncates a value into cell i of a register."""
@@ -227,15 +227,6 @@ class Actions:
         if self.e.is_wide_number(target):
             return self._assign_wide(target, value, width)
         return f"{self.e.field(target)} = {self.e.store(value, width)};"
-
-    def _store(self, target: Field, text: str, width: int) -> str:
-        """Return the statement that stores an unsigned C value of `width` bits."""
-        room = self.layout.field_type(target).width
-        if self.e.is_wide_number(target):
-            return self.e.wide.store(target, f"ss_w_u128(SS_LIMBS(2), 2, {text})", 2)
-        if room < width and room not in (8, 16, 32, 64, 128):
-            text = f"{text} & {literal((1 << room) - 1)}"
-        return f"{self.e.field(target)} = ({c_type(room)})({text});"
 
     def _assign_wide(self, target: Field, value: Expr, width: int) -> str:
         count, words = (width + 7) // 8, (width + 63) // 64

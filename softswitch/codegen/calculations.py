@@ -8,7 +8,7 @@ from itertools import groupby
 from softswitch.codegen.bitpack import Packer
 from softswitch.codegen.expressions import Expressions, literal
 from softswitch.codegen.layout import is_wide
-from softswitch.ir import BoolConst, Calculation, CalculationInput, Checksum
+from softswitch.ir import BoolConst, Calculation, CalculationInput, Checksum, Field, HeaderRef
 
 _HASHES = {
     "csum16": "csum16",
@@ -16,7 +16,14 @@ _HASHES = {
     "crc16": "crc16",
     "crc32": "crc32",
     "crcCCITT": "crcccitt",
+    # The custom ones with the parameters that bmv2 starts with.
+    "crc8_custom": "crc8",
+    "crc16_custom": "crc16",
+    "crc32_custom": "crc32",
+    "crc64_custom": "crc64",
     "xor16": "xor16",
+    "xor32": "xor32",
+    "xxh64": "xxh64",
     "identity": "identity",
 }
 _SUMS = frozenset(["csum16", "cksum16"])
@@ -205,7 +212,7 @@ class Calculations:
             if not checksum.verify or checksum.condition == BoolConst(False):
                 continue
             valid = self.layout.static_valid(checksum.header)
-            target = self.layout.static_field(checksum.header, checksum.field)
+            target = self.e.modular(Field(HeaderRef(checksum.header), checksum.field), 64)
             yield f"    if ({valid} && {self._condition(checksum)}"
             yield f"        && {self.call(checksum.calculation)} != {target})"
             yield "        p->x.checksum_error = true;"
@@ -218,9 +225,7 @@ class Calculations:
         for checksum in self.program.checksums:
             if not checksum.update:
                 continue
-            target = self.layout.static_field(checksum.header, checksum.field)
-            width = self.program.field(checksum.header, checksum.field).width
-            mask = f" & {literal((1 << width) - 1)}" if width < 64 else ""
+            target = Field(HeaderRef(checksum.header), checksum.field)
             yield f"    if ({self._condition(checksum)})"
-            yield f"        {target} = {self.call(checksum.calculation)}{mask};"
+            yield f"        {self.e.put(target, self.call(checksum.calculation), 64)}"
         yield "}"

@@ -287,6 +287,15 @@ class Expressions:
             return f"({c_type(width)})({text})"
         return f"({c_type(width)})({text} & {literal((1 << width) - 1)})"
 
+    def put(self, target: Field, text: str, width: int) -> str:
+        """Return the statement that stores an unsigned C value of `width` bits in a field."""
+        room = self.layout.field_type(target).width
+        if self.is_wide_number(target):
+            return self.wide.store(target, f"ss_w_u128(SS_LIMBS(2), 2, {text})", 2)
+        if room < width and room not in (8, 16, 32, 64, 128):
+            text = f"{text} & {literal((1 << room) - 1)}"
+        return f"{self.field(target)} = ({c_type(room)})({text});"
+
     # Truth values
 
     def boolean(self, expr: Expr) -> str:  # noqa: PLR0911 - one case per kind of expression

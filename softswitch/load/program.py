@@ -20,6 +20,7 @@ from softswitch.program import (
     Action,
     CounterArray,
     FieldList,
+    Header,
     Pipeline,
     Program,
     RegisterArray,
@@ -34,7 +35,23 @@ REFUSED = {
     "extern_instances": "extern instance",
     "parse_vsets": "parser value set",
 }
-ALGORITHMS = frozenset({"crc16", "crc32", "csum16", "cksum16", "identity", "xor16", "crcCCITT"})
+ALGORITHMS = frozenset(
+    {
+        "crc16",
+        "crc32",
+        "crcCCITT",
+        "crc8_custom",
+        "crc16_custom",
+        "crc32_custom",
+        "crc64_custom",
+        "csum16",
+        "cksum16",
+        "identity",
+        "xor16",
+        "xor32",
+        "xxh64",
+    }
+)
 
 
 def load_program(bmv2_json: bytes) -> Program:
@@ -57,6 +74,7 @@ def load_program(bmv2_json: bytes) -> Program:
     registers = _registers(root, names)
     counters = _counters(root, names)
     calculations = _calculations(root, names)
+    checksums, own = _checksums(root, names)
     selectors = read_selectors(root, names, read_calculation)
     action_reader = ActionReader(names)
     by_id: dict[int, Action] = {}
@@ -76,8 +94,8 @@ def load_program(bmv2_json: bytes) -> Program:
         counter_arrays=counters,
         register_arrays=registers,
         field_lists=_field_lists(root, names),
-        calculations=(*calculations, *(s for s in selectors.values() if s is not None)),
-        checksums=_checksums(root, names),
+        calculations=(*calculations, *own, *(s for s in selectors.values() if s is not None)),
+        checksums=checksums,
         errors=_errors(root),
         parse_states=states,
         init_state=init_state,
@@ -156,18 +174,27 @@ def _calculation_input(reader: Reader, names: Names) -> CalculationInput:
     raise UnsupportedConstruct(f"calculation input of type {kind!r}", reader.path)
 
 
-def _checksums(root: Reader, names: Names) -> tuple[Checksum, ...]:
+def _checksums(root: Reader, names: Names) -> tuple[tuple[Checksum, ...], tuple[Calculation, ...]]:
+    """Return the checksums, and the calculations of those that are over their own header."""
     result: list[Checksum] = []
+    own: list[Calculation] = []
     expressions = ExpressionReader(names)
     for r in root.objects("checksums", optional=True):
         name = r.text("name")
-        if r.text("type") != "generic":
-            raise UnsupportedConstruct(f"checksum of type {r.text('type')!r}", f"checksum {name!r}")
-        calculation = r.text("calculation")
-        if calculation not in names.calculations:
-            raise BadProgram(f"{r.path}: there is no calculation {calculation!r}")
         header_name, field_name = r.pair("target")
         header = names.header(header_name, r.path)
+        field = names.field(header, field_name, r.path)
+        match r.text("type"):
+            case "generic":
+                calculation = r.text("calculation")
+            case "ipv4":
+                own.append(_own_checksum(name, names.headers[header], field))
+                calculation = own[-1].name
+                names.calculations.add(calculation)
+            case kind:
+                raise UnsupportedConstruct(f"checksum of type {kind!r}", f"checksum {name!r}")
+        if calculation not in names.calculations:
+            raise BadProgram(f"{r.path}: there is no calculation {calculation!r}")
         condition: Any = {"type": "bool", "value": True}
         if r.has("if_cond"):
             condition = r.data["if_cond"]
@@ -176,14 +203,21 @@ def _checksums(root: Reader, names: Names) -> tuple[Checksum, ...]:
             Checksum(
                 name,
                 header,
-                names.field(header, field_name, r.path),
+                field,
                 calculation,
                 expr,
                 verify=r.flag("verify", True) and expr != BoolConst(False),
                 update=r.flag("update", True) and expr != BoolConst(False),
             )
         )
-    return tuple(result)
+    return tuple(result), tuple(own)
+
+
+def _own_checksum(name: str, header: Header, target: int) -> Calculation:
+    """Return the Internet checksum of a header in which the checksum itself counts as zero."""
+    inputs = [CalculationInput("field", header.index, i) for i in range(len(header.type.fields))]
+    inputs[target] = CalculationInput("constant", width=header.type.fields[target].width)
+    return Calculation(f"{name} of {header.name}", "csum16", tuple(inputs))
 
 
 def _pipelines(

@@ -40,23 +40,31 @@ static inline uint64_t ss_hash_csum16(const uint8_t *d, uint32_t n)
     return ss_csum_fold(sum);
 }
 
+static uint8_t ss_crc8_table[256];
+static uint64_t ss_crc64_table[256];
 static uint16_t ss_crc16_table[256];
 static uint16_t ss_crcccitt_table[256];
 static uint32_t ss_crc32_table[256];
 
-/* Fills the tables of the reflected CRC-16 (0x8005) and CRC-32 and of CRC-CCITT (0x1021). */
+/* Fills the tables of the reflected CRC-16 (0x8005), CRC-32 and CRC-64 (0x1b), and of CRC-CCITT
+ * (0x1021) and CRC-8 (0x07). */
 static void ss_hash_init(void)
 {
     for (uint32_t i = 0; i < 256; i++) {
-        uint32_t a = i, b = i, c = i << 8;
+        uint32_t a = i, b = i, c = i << 8, e = i;
+        uint64_t f = i;
         for (int k = 0; k < 8; k++) {
             a = a & 1 ? (a >> 1) ^ 0xa001 : a >> 1;
             b = b & 1 ? (b >> 1) ^ 0xedb88320 : b >> 1;
             c = c & 0x8000 ? (c << 1) ^ 0x1021 : c << 1;
+            e = e & 0x80 ? (e << 1) ^ 0x07 : e << 1;
+            f = f & 1 ? (f >> 1) ^ 0xd800000000000000u : f >> 1;
         }
         ss_crc16_table[i] = (uint16_t)a;
         ss_crc32_table[i] = b;
         ss_crcccitt_table[i] = (uint16_t)c;
+        ss_crc8_table[i] = (uint8_t)e;
+        ss_crc64_table[i] = f;
     }
 }
 
@@ -84,12 +92,82 @@ static inline uint64_t ss_hash_crcccitt(const uint8_t *d, uint32_t n)
     return r;
 }
 
+static inline uint64_t ss_hash_crc8(const uint8_t *d, uint32_t n)
+{
+    uint8_t r = 0;
+    for (; n; n--)
+        r = ss_crc8_table[r ^ *d++];
+    return r;
+}
+
+static inline uint64_t ss_hash_crc64(const uint8_t *d, uint32_t n)
+{
+    uint64_t r = 0;
+    for (; n; n--)
+        r = ss_crc64_table[(r ^ *d++) & 0xff] ^ (r >> 8);
+    return r;
+}
+
 static inline uint64_t ss_hash_xor16(const uint8_t *d, uint32_t n)
 {
     uint64_t r = 0;
     for (; n >= 2; d += 2, n -= 2)
         r ^= ss_ld16(d);
     return n ? r ^ (uint64_t)d[0] << 8 : r;
+}
+
+static inline uint64_t ss_hash_xor32(const uint8_t *d, uint32_t n)
+{
+    uint64_t r = 0;
+    for (; n >= 4; d += 4, n -= 4)
+        r ^= ss_ld32(d);
+    for (uint32_t shift = 24; n; n--, shift -= 8)
+        r ^= (uint64_t)*d++ << shift;
+    return r;
+}
+
+/* XXH64 (xxHash specification 0.1.1) with seed 0. It reads its input in little-endian order. */
+#define SS_XXH_P1 UINT64_C(0x9e3779b185ebca87)
+#define SS_XXH_P2 UINT64_C(0xc2b2ae3d27d4eb4f)
+#define SS_XXH_P3 UINT64_C(0x165667b19e3779f9)
+#define SS_XXH_P4 UINT64_C(0x85ebca77c2b2ae63)
+#define SS_XXH_P5 UINT64_C(0x27d4eb2f165667c5)
+
+static inline uint64_t ss_rotl64(uint64_t v, unsigned n) { return v << n | v >> (64 - n); }
+
+static inline uint64_t ss_xxh_round(uint64_t lane, uint64_t input)
+{
+    return ss_rotl64(lane + input * SS_XXH_P2, 31) * SS_XXH_P1;
+}
+
+static inline uint64_t ss_hash_xxh64(const uint8_t *d, uint32_t n)
+{
+    uint64_t lanes[4] = {SS_XXH_P1 + SS_XXH_P2, SS_XXH_P2, 0, -SS_XXH_P1};
+    uint64_t r = SS_XXH_P5 + n, total = n;
+    if (n >= 32) {
+        for (; n >= 32; n -= 32)
+            for (int i = 0; i < 4; i++, d += 8)
+                lanes[i] = ss_xxh_round(lanes[i], __builtin_bswap64(ss_ld64(d)));
+        r = ss_rotl64(lanes[0], 1) + ss_rotl64(lanes[1], 7) + ss_rotl64(lanes[2], 12)
+            + ss_rotl64(lanes[3], 18);
+        for (int i = 0; i < 4; i++)
+            r = (r ^ ss_xxh_round(0, lanes[i])) * SS_XXH_P1 + SS_XXH_P4;
+        r += total;
+    }
+    for (; n >= 8; n -= 8, d += 8)
+        r = ss_rotl64(r ^ ss_xxh_round(0, __builtin_bswap64(ss_ld64(d))), 27) * SS_XXH_P1
+            + SS_XXH_P4;
+    if (n >= 4) {
+        uint64_t word = __builtin_bswap32((uint32_t)ss_ld32(d));
+        r = ss_rotl64(r ^ word * SS_XXH_P1, 23) * SS_XXH_P2 + SS_XXH_P3;
+        d += 4;
+        n -= 4;
+    }
+    for (; n; n--)
+        r = ss_rotl64(r ^ *d++ * SS_XXH_P5, 11) * SS_XXH_P1;
+    r = (r ^ r >> 33) * SS_XXH_P2;
+    r = (r ^ r >> 29) * SS_XXH_P3;
+    return r ^ r >> 32;
 }
 
 /* The first eight bytes as a number (fewer: the whole string). */

@@ -11,6 +11,8 @@ from pathlib import Path
 from softswitch.errors import SoftSwitchError
 
 COMPILE_TIMEOUT_S = 300
+# Unknown externs are for the switch to refuse, by name.
+_FLAGS = ("--std", "p4-16", "--emit-externs")
 _INCLUDE = re.compile(r"""^\s*#\s*include\s*[<"]([^>"]+)[>"]""", re.MULTILINE)
 _HINT = (
     "install p4c (packages of the P4 consortium), name it with --p4c, or compile the programs "
@@ -63,7 +65,7 @@ class P4Compiler:
             raise CannotCompile(f"{self.command} is not on PATH: {_HINT}")
         output.parent.mkdir(parents=True, exist_ok=True)
         part = output.with_suffix(".part.json")
-        result = _run([self.command, "--std", "p4-16", "-o", str(part), str(case.source)])
+        result = _run([self.command, *_FLAGS, "-o", str(part), str(case.source)])
         if result.returncode != 0 or not part.is_file():
             part.unlink(missing_ok=True)
             raise CannotCompile(f"{self.command} refuses the program: {_first_error(result)}")
