@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import MAX_ROUND, MAX_WORKERS
 from mininet_topos.shaping import LinkShape
+from workloads.optimizers import make_optimizer
 
 MODES = ("libra", "server-only", "fallback")
-OPTIMIZERS = ("adagrad", "sgd")
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class RunOptions:
     """What a run is asked to do; `None` means: choose from the data.
 
     Attributes:
-        dataset, model, optimizer: names; see `workloads`.
+        dataset, model, optimizer: names, with options; see `workloads`.
         learning_rate: of the optimiser, for the sum of the workers' gradients.
         workers, rounds, batch, seed: size and seed of the training.
         modes: which of `MODES` to run, in order.
@@ -58,7 +57,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         _one_of("target", self.target, tuple(TARGETS))
         _one_of("transport", self.transport, TRANSPORTS)
-        _one_of("optimizer", self.optimizer, OPTIMIZERS)
+        make_optimizer(self.optimizer, 0, learning_rate=self.learning_rate)
         if not self.modes:
             raise BadInput(f"no mode given; known are {', '.join(MODES)}")
         for mode in self.modes:
@@ -74,8 +73,6 @@ class RunOptions:
             _between("hot", self.hot, 0, 1 << 30)
         if self.fraction_bits is not None:
             check_fraction_bits(self.fraction_bits)
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise BadInput(f"learning rate {self.learning_rate}: it must be above 0")
         if not 0 < self.sample <= 1:
             raise BadInput(f"sample {self.sample}: allowed are shares above 0, up to 1")
 

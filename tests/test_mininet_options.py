@@ -41,7 +41,7 @@ def test_the_limits_are_allowed(changed: dict[str, Any]) -> None:
     [
         ("target", "x", "soft, bmv2"),
         ("transport", "dpdk", "batch, scapy"),
-        ("optimizer", "adam", "adagrad, sgd"),
+        ("optimizer", "lamb", "adagrad, adam, momentum, sgd"),
         ("modes", (), "libra, server-only, fallback"),
         ("modes", ("libra", "magic"), "libra, server-only, fallback"),
         ("workers", 0, "1 to 128"),
