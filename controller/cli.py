@@ -16,10 +16,12 @@ from rich.table import Table
 from controller.cli_identify import identify
 from controller.targets import TARGETS
 from host_stack.errors import BadInput, LibraError
-from mininet_topos.options import MODES, OPTIMIZERS, RunOptions
+from mininet_topos.options import MODES, RunOptions
 from mininet_topos.runner import run as run_experiment
 from workloads.datasets import KNOWN
+from workloads.models import KNOWN as MODELS
 from workloads.models import default_model
+from workloads.optimizers import OPTIMIZERS
 
 app = typer.Typer(
     add_completion=True,
@@ -51,13 +53,18 @@ app.command()(identify)
 def run(
     dataset: Annotated[str, typer.Option(help=f"One of {', '.join(KNOWN)}.")] = DEFAULTS.dataset,
     model: Annotated[
-        str | None, typer.Option(help="fm or lr; default: fm for ratings, lr for 0 and 1.")
+        str | None,
+        typer.Option(
+            help=f"{', '.join(MODELS)}, with options as NAME:OPTION=NUMBER,…; default: fm for "
+            "ratings, lr for 0 and 1."
+        ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Worker hosts.")] = DEFAULTS.workers,
     rounds: Annotated[int, typer.Option(help="Rounds of synchronous training.")] = DEFAULTS.rounds,
     batch: Annotated[int, typer.Option(help="Examples per worker and round.")] = DEFAULTS.batch,
     optimizer: Annotated[
-        str, typer.Option(help=f"Of the server: {', '.join(OPTIMIZERS)}.")
+        str,
+        typer.Option(help=f"Of the server: {', '.join(OPTIMIZERS)}; options as for --model."),
     ] = DEFAULTS.optimizer,
     learning_rate: Annotated[
         float, typer.Option(help="Of the optimiser.")

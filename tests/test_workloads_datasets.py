@@ -43,10 +43,10 @@ def test_movielens_with_a_foreign_cache_is_read_again():
 
 def test_one_hot_pairs_number_users_then_items():
     """Known values: ids become ranks, items after users."""
-    examples, num_features = movielens.one_hot_pairs(
+    examples, starts = movielens.one_hot_pairs(
         np.array([40, 7, 40]), np.array([5, 5, 900]), np.array([3.0, 0.5, 5.0])
     )
-    assert num_features == 4
+    assert starts.tolist() == [0, 2, 4]
     assert examples.features.tolist() == [1, 2, 0, 2, 1, 3]
     assert examples.indptr.tolist() == [0, 2, 4, 6]
     assert examples.labels.tolist() == [3.0, 0.5, 5.0]

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tests.sparse_examples import make_examples
+from workloads import dlrm
+from workloads.datasets import Dataset
 from workloads.errors import WorkloadError
 from workloads.examples import Examples
 from workloads.losses import LogisticLoss, SquaredLoss
@@ -14,10 +16,11 @@ from workloads.models import MAX_KEYS, make_model
 NO_LABELS = np.zeros(0, dtype=np.float32)
 
 
-def build(name, task, num_features=9, labels=NO_LABELS, **options):
+def build(name, task, num_features=9, labels=NO_LABELS, fields=(), **options):
     """Make a model whose bias starts at the best constant for `labels`, 0 if none matter."""
     labels = labels if len(labels) else np.array([0, 0], dtype=np.float32)
-    return make_model(name, num_features, task, labels, options)
+    starts = np.array([0, *fields, num_features])
+    return make_model(name, Dataset("test", task, make_examples([1]), starts), labels, options)
 
 
 def test_fm_score_and_gradient_have_known_values():
@@ -64,6 +67,73 @@ def test_lr_score_and_gradient_have_known_values():
     assert loss == pytest.approx((np.log(3 / 2) + np.log(4)) / 2, rel=1e-6)
 
 
+def test_dlrm_score_has_a_known_value():
+    """Worked by hand: two fields, of 2 and 1 features, rows of 2, 2 hidden units."""
+    model = build("dlrm", "rating", num_features=3, fields=(2,), dim=2, hidden=2)
+    assert (model.inputs, model.num_dense, model.num_keys) == (5, 15, 21)
+    rows = [1, 2, 3, -1, 0.5, 4]
+    # Inputs are the two fields' rows and their product; unit 0 adds all, unit 1 takes off 100.
+    weights = [1, 0] * 4 + [0.25, -100]
+    dense = [*weights, 10, 20, 0.5, 7, -2]
+    params = np.array([*rows, *dense], dtype=np.float32)
+    one = Examples(
+        np.array([0, 3]),
+        np.array([0, 1, 2]),
+        np.array([1, 2, -1], dtype=np.float32),
+        np.array([3], dtype=np.float32),
+    )
+    # Fields: (1, 2) + 2·(3, -1) = (7, 0) and -(0.5, 4); product -3.5; unit 0 is
+    # 7 + 0 - 0.5 - 4 - 3.5 / 4 + 10 = 11.625, unit 1 is 350 + 20 = 370.
+    assert model.scores(one, params).tolist() == [0.5 * 11.625 + 7 * 370 - 2]
+    keys = model.batch_keys(one)
+    assert keys.tolist() == list(range(21))
+    gradient, _ = model.gradient(one, keys, params)
+    slope = model.scores(one, params)[0] - 3
+    assert gradient[-1] == slope
+    assert gradient[-3:-1].tolist() == [slope * 11.625, slope * 370]
+
+
+def test_dlrm_rectifies_and_keeps_fields_apart():
+    """A hidden unit below 0 passes nothing on; a batch without a field leaves its rows alone."""
+    model = build("dlrm", "binary", num_features=3, fields=(2,), dim=1, hidden=1)
+    params = np.array([1, 1, 1, 1, 1, 1, -50, 1, 0.25], dtype=np.float32)
+    one = Examples(
+        np.array([0, 1]), np.array([1]), np.ones(1, np.float32), np.array([1], dtype=np.float32)
+    )
+    assert model.scores(one, params).tolist() == [0.25]
+    keys = model.batch_keys(one)
+    assert keys.tolist() == [1, 3, 4, 5, 6, 7, 8]
+    gradient, _ = model.gradient(one, keys, params[keys])
+    assert gradient[:-1].tolist() == [0] * 6
+    assert gradient[-1] < 0
+
+
+def test_dlrm_scores_many_examples_in_parts(monkeypatch):
+    """As all at once."""
+    model = build("dlrm", "binary", fields=(3,))
+    examples = make_examples([2, 0, 3, 1, 4, 2, 2])
+    params = model.initial_params(1)
+    whole = model.scores(examples, params)
+    monkeypatch.setattr(dlrm, "_EXAMPLES_AT_ONCE", 2)
+    np.testing.assert_array_equal(model.scores(examples, params), whole)
+    assert len(set(whole.tolist())) > 4
+
+
+def test_dlrm_starts_from_seeded_parameters():
+    """Embeddings and weights of the deviations asked for, biases 0 but the last."""
+    labels = np.array([3, 4], dtype=np.float32)
+    model = build("dlrm", "rating", num_features=2000, fields=(900,), labels=labels, hidden=64)
+    params = model.initial_params(1)
+    assert params.dtype == np.float32
+    assert params[: 2000 * 8].std() == pytest.approx(0.1, rel=0.05)
+    weights = params[2000 * 8 :][: model.inputs * 64]
+    assert weights.std() == pytest.approx(np.sqrt(2 / 17), rel=0.05)
+    assert not params[-64 - 64 - 1 : -64 - 1].any()
+    assert params[-1] == 3.5
+    assert params.tobytes() == model.initial_params(1).tobytes()
+    assert params.tobytes() != model.initial_params(2).tobytes()
+
+
 def test_fm_scores_match_the_definition():
     """The linear-time formula equals the sum over pairs of features."""
     examples = make_examples([3, 0, 5, 1], seed=4)
@@ -87,6 +157,9 @@ def test_fm_scores_match_the_definition():
         ("fm", "binary", {"rank": 1, "l2": 0.1}),
         ("lr", "binary", {"l2": 0.0}),
         ("lr", "binary", {"l2": 0.3}),
+        ("dlrm", "rating", {"dim": 2, "hidden": 3, "fields": (2, 5)}),
+        ("dlrm", "binary", {"dim": 3, "hidden": 2, "l2": 0.3, "fields": (4,)}),
+        ("dlrm", "binary", {"dim": 1, "hidden": 4}),
     ],
 )
 def test_gradient_matches_finite_differences(name, task, options):
@@ -105,7 +178,9 @@ def test_gradient_matches_finite_differences(name, task, options):
         assert gradient[i] == pytest.approx((above - below) / (2 * step), abs=1e-7)
 
 
-@pytest.mark.parametrize(("name", "task"), [("fm", "rating"), ("fm", "binary"), ("lr", "binary")])
+@pytest.mark.parametrize(
+    ("name", "task"), [("fm", "rating"), ("fm", "binary"), ("lr", "binary"), ("dlrm", "binary")]
+)
 def test_float32_gradient_is_repeatable_and_close_to_float64(name, task):
     """The same bits each time, within rounding of the gradient in double precision."""
     model = build(name, task, num_features=40)
@@ -131,7 +206,7 @@ def test_batches_without_pairs_touch_the_bias_alone(name, task):
     assert gradient[0] != 0
 
 
-@pytest.mark.parametrize(("name", "task"), [("fm", "rating"), ("lr", "binary")])
+@pytest.mark.parametrize(("name", "task"), [("fm", "rating"), ("lr", "binary"), ("dlrm", "rating")])
 def test_keys_of_another_batch_are_refused(name, task):
     """A gradient for keys that are not the batch's would land on the wrong parameters."""
     model = build(name, task)
@@ -179,7 +254,9 @@ def test_logistic_loss_survives_extreme_scores():
 @pytest.mark.parametrize(
     ("name", "task", "options", "message"),
     [
-        ("svm", "binary", {}, "unknown model 'svm'; known: fm, lr"),
+        ("svm", "binary", {}, "unknown model 'svm'; known: dlrm, fm, lr"),
+        ("dlrm", "binary", {"dim": 0}, "dlrm: dim is 0"),
+        ("dlrm", "binary", {"rank": 1}, "known: dim, hidden, init_scale, l2"),
         ("lr", "rating", {}, "use model fm"),
         ("lr", "binary", {"rank": 4}, "model lr: unknown option rank; known: l2"),
         ("fm", "rating", {"rnk": 4}, "known: init_scale, l2, rank"),

@@ -165,6 +165,14 @@ def test_movielens_learns_within_sixty_rounds():
     assert before > 1.05
 
 
+def test_embeddings_learn_movielens():
+    """Users and films as two fields, options in the names, Adam on the server."""
+    workload = Workload.open("movielens", "dlrm:dim=4,hidden=8", seed=1, workers=4, batch_size=256)
+    assert (workload.model.fields, workload.model.dim) == (2, 4)
+    optimizer = make_optimizer("adam:learning_rate=0.02", workload.model.num_keys)
+    assert workload.evaluate(train(workload, optimizer, 60))["rmse"] < 0.94
+
+
 @pytest.mark.parametrize("model", ["lr", "fm"])
 def test_synthetic_data_can_be_learnt(model):
     """AUC rises well above chance and the log-loss falls, for either model."""
@@ -250,7 +258,7 @@ def test_a_test_part_of_one_class_is_refused(tmp_path):
         Workload.open(f"svmlight:{path}", "lr", seed=1, workers=1, batch_size=4)
 
 
-@pytest.mark.parametrize(("dataset", "model"), [(SMALL, "lr"), (SMALL, "fm")])
+@pytest.mark.parametrize(("dataset", "model"), [(SMALL, "lr"), (SMALL, "fm"), (SMALL, "dlrm")])
 def test_counts_of_a_sample_are_those_of_its_examples(dataset, model):
     """Each key's count, against the keys of one example at a time."""
     workload = Workload.open(dataset, model, seed=1, workers=1, batch_size=1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from workloads import movielens, options, spamassassin, svmlight, synthetic
 from workloads.errors import WorkloadError
-from workloads.examples import Examples
+from workloads.examples import Examples, Int64Array
 
 Task = Literal["rating", "binary"]
 
@@ -21,12 +21,21 @@ KNOWN = ("movielens", "spamassassin[:words=1]", "synthetic[:NAME=NUMBER,…]", "
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples over features 0 to `num_features` - 1; labels are ratings, or 0 and 1."""
+    """Examples over features 0 to `num_features` - 1; labels are ratings, or 0 and 1.
+
+    Features of a field are consecutive: `field_starts`, int64[fields + 1], says where those of each
+    field begin, and how many there are in all. Data without fields have a single one.
+    """
 
     name: str
     task: Task
     examples: Examples
-    num_features: int
+    field_starts: Int64Array
+
+    @property
+    def num_features(self) -> int:
+        """Features of all fields together."""
+        return int(self.field_starts[-1])
 
     def split(self, seed: int, test_fraction: float = TEST_FRACTION) -> tuple[Examples, Examples]:
         """Return a seeded, disjoint split of the examples into (train, test); neither is empty."""
@@ -55,16 +64,21 @@ def open_dataset(spec: str, seed: int) -> Dataset:
     kind, colon, rest = spec.partition(":")
     task: Task = "binary"
     if spec == "movielens":
-        examples, num_features = movielens.load()
+        examples, starts = movielens.load()
         task = "rating"
     elif kind == "spamassassin":
         given = options.parse("data set spamassassin", rest)
-        examples, num_features = spamassassin.load(given)
+        examples, starts = _one_field(*spamassassin.load(given))
     elif kind == "synthetic":
-        examples, num_features = synthetic.generate(seed, options.parse("data set synthetic", rest))
+        given = options.parse("data set synthetic", rest)
+        examples, starts = _one_field(*synthetic.generate(seed, given))
     elif kind == "svmlight" and colon and rest:
-        examples, num_features = svmlight.load(Path(rest).expanduser())
+        examples, starts = _one_field(*svmlight.load(Path(rest).expanduser()))
     else:
         raise WorkloadError(f"unknown data set '{spec}'; known: {', '.join(KNOWN)}")
-    examples.validate(num_features)
-    return Dataset(spec, task, examples, num_features)
+    examples.validate(int(starts[-1]))
+    return Dataset(spec, task, examples, starts)
+
+
+def _one_field(examples: Examples, num_features: int) -> tuple[Examples, Int64Array]:
+    return examples, np.array([0, num_features], dtype=np.int64)

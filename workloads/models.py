@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from host_stack.layout import MAX_KEYS
 from workloads import options as opt
-from workloads.datasets import Task
+from workloads.datasets import Dataset
+from workloads.dlrm import EmbeddingModel
 from workloads.errors import WorkloadError
 from workloads.examples import Examples, Float32Array, Int64Array
 from workloads.fm import FactorisationMachine
@@ -20,10 +21,11 @@ from workloads.segments import FloatArray
 
 FM_DEFAULTS: Mapping[str, float] = {"rank": 8, "l2": 0.0, "init_scale": 0.01}
 LR_DEFAULTS: Mapping[str, float] = {"l2": 0.0}
+DLRM_DEFAULTS: Mapping[str, float] = {"dim": 8, "hidden": 16, "l2": 0.0, "init_scale": 0.1}
 
 
 class Model(Protocol):
-    """What training needs of a model; `workloads.fm` and `workloads.logistic` say the details."""
+    """What training needs of a model; their modules say the details."""
 
     name: str
     num_features: int
@@ -68,44 +70,68 @@ def default_model(dataset: str) -> str:
 
 def make_model(
     name: str,
-    num_features: int,
-    task: Task,
+    dataset: Dataset,
     train_labels: Float32Array,
     model_options: Mapping[str, float],
 ) -> Model:
-    """Build the model `name`, with a bias that starts at the best constant for `train_labels`.
+    """Build the model `name` for a data set; its bias starts at the best constant for the labels.
 
     - `fm`: options `rank`, `l2`, `init_scale`; squared loss on ratings, logistic loss on 0 and 1
     - `lr`: option `l2`; logistic loss, for labels 0 and 1 only
+    - `dlrm`: options `dim`, `hidden`, `l2`, `init_scale`; losses as `fm`
 
     Raises `WorkloadError` for an unknown model or option, a value out of range, a task that the
     model does not do, or more than `MAX_KEYS` parameters.
     """
-    loss: Loss = SquaredLoss() if task == "rating" else LogisticLoss()
+    if name not in _MAKERS:
+        raise WorkloadError(f"unknown model '{name}'; known: {', '.join(KNOWN)}")
+    defaults, make = _MAKERS[name]
+    opt.check_names(f"model {name}", model_options, defaults)
+    loss: Loss = SquaredLoss() if dataset.task == "rating" else LogisticLoss()
     bias = loss.best_constant(train_labels)
-    model: Model
-    if name == "fm":
-        opt.check_names("model fm", model_options, FM_DEFAULTS)
-        chosen = {**FM_DEFAULTS, **model_options}
-        model = FactorisationMachine(
-            num_features,
-            loss,
-            initial_bias=bias,
-            rank=opt.integer("fm: rank", chosen["rank"], 1, 1024),
-            l2=opt.number("fm: l2", chosen["l2"], 0.0, 1e6),
-            init_scale=opt.number("fm: init_scale", chosen["init_scale"], 0.0, 1e3),
-        )
-    elif name == "lr":
-        if task != "binary":
-            raise WorkloadError("model lr needs labels 0 and 1, not ratings; use model fm")
-        opt.check_names("model lr", model_options, LR_DEFAULTS)
-        l2 = opt.number("lr: l2", {**LR_DEFAULTS, **model_options}["l2"], 0.0, 1e6)
-        model = LogisticRegression(num_features, loss, initial_bias=bias, l2=l2)
-    else:
-        raise WorkloadError(f"unknown model '{name}'; known: fm, lr")
+    model = make(dataset, loss, bias, {**defaults, **model_options})
     if model.num_keys > MAX_KEYS:
         raise WorkloadError(
-            f"model {name} over {num_features} features has {model.num_keys} parameters; "
+            f"model {name} over {dataset.num_features} features has {model.num_keys} parameters; "
             f"at most {MAX_KEYS} are allowed"
         )
     return model
+
+
+def _make_fm(dataset: Dataset, loss: Loss, bias: float, chosen: Mapping[str, float]) -> Model:
+    return FactorisationMachine(
+        dataset.num_features,
+        loss,
+        initial_bias=bias,
+        rank=opt.integer("fm: rank", chosen["rank"], 1, 1024),
+        l2=opt.number("fm: l2", chosen["l2"], 0.0, 1e6),
+        init_scale=opt.number("fm: init_scale", chosen["init_scale"], 0.0, 1e3),
+    )
+
+
+def _make_lr(dataset: Dataset, loss: Loss, bias: float, chosen: Mapping[str, float]) -> Model:
+    if dataset.task != "binary":
+        raise WorkloadError("model lr needs labels 0 and 1, not ratings; use model fm or dlrm")
+    l2 = opt.number("lr: l2", chosen["l2"], 0.0, 1e6)
+    return LogisticRegression(dataset.num_features, loss, initial_bias=bias, l2=l2)
+
+
+def _make_dlrm(dataset: Dataset, loss: Loss, bias: float, chosen: Mapping[str, float]) -> Model:
+    return EmbeddingModel(
+        dataset.num_features,
+        dataset.field_starts,
+        loss,
+        initial_bias=bias,
+        dim=opt.integer("dlrm: dim", chosen["dim"], 1, 1024),
+        hidden=opt.integer("dlrm: hidden", chosen["hidden"], 1, 4096),
+        l2=opt.number("dlrm: l2", chosen["l2"], 0.0, 1e6),
+        init_scale=opt.number("dlrm: init_scale", chosen["init_scale"], 0.0, 1e3),
+    )
+
+
+_MAKERS = {
+    "dlrm": (DLRM_DEFAULTS, _make_dlrm),
+    "fm": (FM_DEFAULTS, _make_fm),
+    "lr": (LR_DEFAULTS, _make_lr),
+}
+KNOWN = tuple(_MAKERS)

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from workloads import cache
 from workloads.errors import WorkloadError
-from workloads.examples import Examples
+from workloads.examples import Examples, Int64Array
 
 _CACHE_NAME = "movielens"
 
 
-def load() -> tuple[Examples, int]:
-    """All ratings, in the order of the source, and the number of features.
+def load() -> tuple[Examples, Int64Array]:
+    """All ratings, in the order of the source, and where the features of each field start.
 
     Features 0 to 670 are the users by rising id, then come the films by rising id. Each example has
     one of either, with value 1; its label is the rating, 0.5 to 5 stars.
@@ -31,10 +31,10 @@ def load() -> tuple[Examples, int]:
 
 def one_hot_pairs(
     users: NDArray[Any], items: NDArray[Any], ratings: NDArray[Any]
-) -> tuple[Examples, int]:
+) -> tuple[Examples, Int64Array]:
     """Examples with one indicator per user and one per item, from ids (any integers) and ratings.
 
-    Returns the examples and the number of features, distinct users plus distinct items.
+    Returns the examples, and where the features of users and of items start and end, int64[3].
     """
     distinct_users, user_index = np.unique(users, return_inverse=True)
     distinct_items, item_index = np.unique(items, return_inverse=True)
@@ -47,7 +47,8 @@ def one_hot_pairs(
         values=np.ones(features.size, dtype=np.float32),
         labels=ratings.astype(np.float32),
     )
-    return examples, len(distinct_users) + len(distinct_items)
+    ends = np.cumsum([0, len(distinct_users), len(distinct_items)], dtype=np.int64)
+    return examples, ends
 
 
 def _usable(arrays: dict[str, NDArray[Any]]) -> bool:

@@ -50,3 +50,9 @@ def parse(what: str, text: str) -> Mapping[str, float]:
         if not equals:
             raise WorkloadError(f"{what}: cannot read option '{item}'; write name=number")
     return options
+
+
+def split(what: str, spec: str) -> tuple[str, Mapping[str, float]]:
+    """Read `NAME` or `NAME:name=number,…`, a `what`: the name and its options."""
+    name, _, rest = spec.partition(":")
+    return name, parse(f"{what} {name}", rest)

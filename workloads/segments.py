@@ -1,4 +1,4 @@
-"""Sums over the rows of sparse examples, and over equal indices, in an order that never varies."""
+"""Sums over rows and over equal indices, and products, in an order that never varies."""
 
 from __future__ import annotations
 
@@ -28,3 +28,12 @@ def sums_by_index(index: NDArray[np.int64], terms: FloatArray, length: int) -> F
     flat = (index[:, np.newaxis] * width + np.arange(width, dtype=np.int64)).ravel()
     sums = np.bincount(flat, weights=terms.ravel(), minlength=length * width)
     return sums.reshape(length, *terms.shape[1:]).astype(terms.dtype)
+
+
+def product(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return the matrix product of [n, k] and [k, m], [n, m], in their dtype.
+
+    A BLAS would be faster, but the order of its sums depends on its threads.
+    """
+    result: FloatArray = np.einsum("ij,jk->ik", left, right, order="C")
+    return result

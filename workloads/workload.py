@@ -66,7 +66,8 @@ class Workload:
                 "only, so that its quality cannot be measured; use more data or another seed"
             )
         schedule = Schedule(len(train), seed=seed, workers=workers, batch_size=batch_size)
-        built = make_model(model, data.num_features, data.task, train.labels, model_options)
+        name, given = opt.split("model", model)
+        built = make_model(name, data, train.labels, {**given, **model_options})
         return cls(data, built, (train, test), schedule, seed)
 
     def batch(self, worker: int, round_number: int) -> Examples:
