@@ -28,6 +28,7 @@ from softswitch.dataplane import DataPlane
 from softswitch.errors import BadProgram, InvalidArgument, PortError, SoftSwitchError
 from softswitch.faults import Direction, LinkFaults, expand, read_fault_file
 from softswitch.p4runtime.server import DEFAULT_ADDRESS, P4RuntimeServer
+from softswitch.p4runtime.tls import TlsFiles
 from softswitch.ports import MAX_PACKET_BYTES, MAX_PORT
 from softswitch.stf.command import stf
 from softswitch.wiring import Wiring
@@ -130,6 +131,20 @@ def run(
     cache_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where compiled programs are kept.")
     ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(metavar="PEM", help="Serve TLS only, with this certificate; needs --tls-key."),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="PEM", help="Private key of --tls-cert, unencrypted.")
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PEM",
+            help="Serve only clients with a certificate of this authority (mutual TLS).",
+        ),
+    ] = None,
     log_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the log here, not to stderr.")
     ] = None,
@@ -146,6 +161,7 @@ def run(
     _check_address(grpc)
     if (json_path is None) != (p4info_path is None):
         raise typer.BadParameter("--json and --p4info go together; give both or neither")
+    tls = _tls_files(tls_cert, tls_key, tls_client_ca)
     _check_interfaces(ports)
     find_compiler()
     options = None
@@ -160,6 +176,7 @@ def run(
         cpu_port=cpu_port,
         cache_dir=cache_dir,
         prepare=wiring.prepare,
+        tls=tls,
     )
     try:
         if json_path is not None and p4info_path is not None:
@@ -265,6 +282,19 @@ def _check_address(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise typer.BadParameter(f"--grpc {address}: write HOST:PORT, for example 127.0.0.1:9559")
+
+
+def _tls_files(cert: Path | None, key: Path | None, client_ca: Path | None) -> TlsFiles | None:
+    """Fail now if the files cannot be used, not when the first client connects."""
+    if (cert is None) != (key is None):
+        raise typer.BadParameter("--tls-cert and --tls-key go together; give both or neither")
+    if cert is None or key is None:
+        if client_ca is not None:
+            raise typer.BadParameter("--tls-client-ca needs --tls-cert and --tls-key")
+        return None
+    tls = TlsFiles(cert, key, client_ca)
+    tls.credentials()
+    return tls
 
 
 def _check_interfaces(ports: dict[int, str]) -> None:

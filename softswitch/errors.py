@@ -36,6 +36,10 @@ class CaptureError(SoftSwitchError):
     """Packets cannot be recorded where they were to be."""
 
 
+class BadCertificate(SoftSwitchError):
+    """A file with a certificate or a private key cannot be used."""
+
+
 class NotFound(SoftSwitchError):
     """The named object or entry does not exist."""
 

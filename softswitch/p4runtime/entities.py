@@ -156,6 +156,8 @@ KINDS: dict[str, Kind] = {
     "packet_replication_engine_entry": Kind(
         write=lambda pipeline, kind, message: pipeline.replication.write(kind, message),
         read=lambda pipeline, query: pipeline.replication.read(query),
-        state=lambda pipeline: pipeline.replication.state(),
+        state=lambda pipeline: _inserts(
+            pipeline.replication.read(p4r.PacketReplicationEngineEntry())
+        ),
     ),
 }

@@ -14,6 +14,7 @@ from finsy.proto import p4r
 from softswitch.dataplane import DataPlane, Replica
 from softswitch.p4runtime import values
 from softswitch.p4runtime.errors import already_exists, invalid, not_found, unimplemented
+from softswitch.p4runtime.limits import check_metadata
 from softswitch.ports import MAX_PORT
 
 SDN_PORT_CPU = 0xFFFFFFFD
@@ -47,33 +48,19 @@ class Replication:
             )
 
     def read(self, query: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.Entity]:
-        """Return one entry, or all of its kind if the id is 0; raises P4RuntimeError."""
+        """Return one entry, all of its kind if the id is 0, or all if the kind is not set."""
         which = query.WhichOneof("type")
-        found: list[Any]
-        if which == "multicast_group_entry":
-            found = _find(self._groups, query.multicast_group_entry.multicast_group_id)
-        elif which == "clone_session_entry":
-            found = _find(self._sessions, query.clone_session_entry.session_id)
-        else:
-            raise invalid(
-                "packet replication entry: set multicast_group_entry or clone_session_entry"
-            )
+        found: list[dict[str, Any]] = []
+        if which in (None, "multicast_group_entry"):
+            groups = _find(self._groups, query.multicast_group_entry.multicast_group_id)
+            found += ({"multicast_group_entry": group} for group in groups)
+        if which in (None, "clone_session_entry"):
+            sessions = _find(self._sessions, query.clone_session_entry.session_id)
+            found += ({"clone_session_entry": session} for session in sessions)
         return (
-            p4r.Entity(
-                packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(**{which: entry})
-            )
+            p4r.Entity(packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(**entry))
             for entry in found
         )
-
-    def state(self) -> Iterator[p4r.Update]:
-        """Return the updates that make the same groups and sessions elsewhere."""
-        every = (
-            p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry()),
-            p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry()),
-        )
-        for query in every:
-            for entity in self.read(query):
-                yield p4r.Update(type=p4r.Update.INSERT, entity=entity)
 
     def _write_group(self, kind: int, message: p4r.MulticastGroupEntry) -> None:
         group_id = message.multicast_group_id
@@ -83,6 +70,7 @@ class Replication:
             self._dataplane.mcast_group_delete(group_id)
             del self._groups[group_id]
             return
+        check_metadata(message.metadata, what)
         self._dataplane.mcast_group_set(group_id, self._replicas(what, message))
         self._groups[group_id] = _canonical(message)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from concurrent import futures
 from pathlib import Path
@@ -14,14 +13,20 @@ from softswitch.dataplane import DataPlane
 from softswitch.errors import PortError
 from softswitch.p4runtime.arbitration import Arbitration
 from softswitch.p4runtime.device import Action, Device
+from softswitch.p4runtime.limits import (
+    MAX_READS,
+    MAX_STREAMS,
+    SERVER_OPTIONS,
+    UNARY_THREADS,
+)
 from softswitch.p4runtime.pipeline import Loader
-from softswitch.p4runtime.service import MAX_READS, MAX_STREAMS, P4RuntimeService
+from softswitch.p4runtime.service import P4RuntimeService
+from softswitch.p4runtime.tls import TlsFiles
 
 DEFAULT_ADDRESS = "127.0.0.1:9559"
-"""Loopback: P4Runtime here has neither authentication nor encryption."""
+"""Loopback: without TLS there is neither authentication nor encryption."""
 
-MAX_RECEIVE_BYTES = 64 << 20
-UNARY_THREADS = 16
+MAX_RPCS = MAX_STREAMS + MAX_READS + UNARY_THREADS
 
 
 class P4RuntimeServer:
@@ -30,7 +35,7 @@ class P4RuntimeServer:
     `ports` maps port numbers to interface names; they are opened when a pipeline is committed.
     Without ports the data plane runs in memory (`dataplane.inject`). `load` makes data planes; by
     default the engine's, with its compiled programs under `cache_dir`. `prepare` is called with
-    each data plane that is about to run.
+    each data plane that is about to run. With `tls` only clients that use TLS are served.
     """
 
     def __init__(
@@ -43,8 +48,10 @@ class P4RuntimeServer:
         cache_dir: Path | None = None,
         load: Loader | None = None,
         prepare: Callable[[DataPlane], None] | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
         self._requested = address
+        self._tls = tls
         self.address = address
         """Where the server listens; the real port once it has started."""
         self.device = Device(
@@ -57,7 +64,6 @@ class P4RuntimeServer:
         )
         self._arbitration = Arbitration(device_id, self.device.wait_for_writes)
         self._server: grpc.Server | None = None
-        self._stopped = threading.Event()
 
     @property
     def dataplane(self) -> DataPlane | None:
@@ -71,21 +77,19 @@ class P4RuntimeServer:
         self.device.set_config(Action.VERIFY_AND_COMMIT, config, lambda: None)
 
     def start(self) -> None:
-        """Listen; raises PortError if the address cannot be used."""
+        """Listen; raises PortError if the address cannot be used, BadCertificate for bad files."""
+        credentials = None if self._tls is None else self._tls.credentials()
         server = grpc.server(
-            futures.ThreadPoolExecutor(
-                MAX_STREAMS + MAX_READS + UNARY_THREADS, thread_name_prefix="p4runtime"
-            ),
-            options=(
-                ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),
-            ),
+            futures.ThreadPoolExecutor(MAX_RPCS, thread_name_prefix="p4runtime"),
+            options=SERVER_OPTIONS,
         )
         service = P4RuntimeService(self.device, self._arbitration)
         p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
         try:
-            port = server.add_insecure_port(self._requested)
+            if credentials is None:
+                port = server.add_insecure_port(self._requested)
+            else:
+                port = server.add_secure_port(self._requested, credentials)
         except RuntimeError as error:
             raise PortError(
                 f"cannot listen on {self._requested}: is the port in use, or the host not of this "

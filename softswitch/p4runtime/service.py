@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, NoReturn, TypeVar
 
 import grpc
@@ -25,6 +26,13 @@ from softswitch.p4runtime.errors import (
     invalid,
     not_found,
 )
+from softswitch.p4runtime.limits import (
+    MAX_QUERIES,
+    MAX_STREAMS,
+    MAX_UPDATES,
+    ReadSlots,
+    check_count,
+)
 from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.roles import Access, readable
 from softswitch.p4runtime.stream import Stream
@@ -32,9 +40,6 @@ from softswitch.p4runtime.stream import Stream
 LOGGER = logging.getLogger(__name__)
 
 API_VERSION = "1.4.1"
-MAX_STREAMS = 32
-MAX_READS = 16
-"""Streams and Reads hold a thread each while their client takes its time; Writes find others."""
 
 CHUNK_ENTITIES = 1000
 CHUNK_BYTES = 1 << 20
@@ -49,7 +54,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._device = device
         self._arbitration = arbitration
         self._streams = threading.BoundedSemaphore(MAX_STREAMS)
-        self._reads = threading.BoundedSemaphore(MAX_READS)
+        self._reads = ReadSlots()
 
     def Capabilities(
         self, request: p4r.CapabilitiesRequest, context: Any
@@ -94,13 +99,12 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
     def Read(self, request: p4r.ReadRequest, context: Any) -> Iterator[p4r.ReadResponse]:
         """Stream the entities that a batch of queries selects."""
-        if not self._reads.acquire(blocking=False):
-            _abort(context, exhausted(f"more than {MAX_READS} Reads are in progress; try again"))
-        try:
+        with ExitStack() as stack:
+            slot = _guard(context, lambda: stack.enter_context(self._reads.slot(context.cancel)))
             results, errors = _guard(context, lambda: self._read(request))
-            yield from _chunks(results)
-        finally:
-            self._reads.release()
+            for response in _chunks(results):
+                yield response
+                slot.progress()
         _abort_batch(context, errors)
 
     def StreamChannel(
@@ -139,6 +143,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._check_device(request.device_id)
         with self._device.lock:
             access = self._check_primary(request)
+            check_count(len(request.updates), MAX_UPDATES, "updates")
             others = self._arbitration.foreign_objects(request.role)
             pipeline = self._device.pipeline()
             return write_batch(
@@ -153,6 +158,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     ) -> tuple[list[Iterator[p4r.Entity]], list[P4RuntimeError | None]]:
         self._check_device(request.device_id)
         access = self._arbitration.access(request.role)
+        check_count(len(request.entities), MAX_QUERIES, "queries")
         results: list[Iterator[p4r.Entity]] = []
 
         def look(pipeline: Pipeline, query: p4r.Entity) -> None:
