@@ -32,6 +32,9 @@ from tests.p4rt_support import (
 
 pytest_plugins = ("tests.p4rt_fixtures",)
 
+SMALL_WINDOW = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 16))
+"""Options of a client that takes little before it reads."""
+
 L2 = p4r.Entity(table_entry=p4r.TableEntry(table_id=IDS["l2"]))
 
 
@@ -72,13 +75,12 @@ def test_slow_readers_block_nobody(p4rt_cache: Path, monkeypatch: pytest.MonkeyP
     with (
         P4RuntimeServer("127.0.0.1:0", cache_dir=p4rt_cache) as server,
         Client(server.address) as writer,
-        grpc.insecure_channel(server.address) as channel,
+        grpc.insecure_channel(server.address, options=SMALL_WINDOW) as channel,
     ):
         server.commit(P4INFO, JSON_PATH.read_bytes())
         writer.arbitrate()
-        entries = [
-            l2_entry(b"\x01" + n.to_bytes(2, "big"), metadata=bytes(100)) for n in range(8192)
-        ]
+        most = bytes(MAX_METADATA_BYTES)
+        entries = [l2_entry(n.to_bytes(2, "big"), metadata=most) for n in range(256, 1280)]
         writer.write(*(insert(table_entry=entry) for entry in entries))
         read = channel.unary_stream(
             "/p4.v1.P4Runtime/Read",
