@@ -161,8 +161,8 @@ def test_large_batch_round_trip(primary: Client) -> None:
         (insert(extern_entry=p4r.ExternEntry()), "UNIMPLEMENTED", "extern_entry"),
         (
             insert(action_profile_member=p4r.ActionProfileMember()),
-            "UNIMPLEMENTED",
-            "action_profile_member",
+            "NOT_FOUND",
+            "no action profile has id",
         ),
         (insert(table_entry=p4r.TableEntry()), "NOT_FOUND", "no table has id"),
         (
