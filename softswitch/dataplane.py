@@ -16,15 +16,22 @@ from types import TracebackType
 from typing import Self
 
 from softswitch.batch import HeldWrites, Library
-from softswitch.binding import load_library, split_records, u64_array
+from softswitch.binding import load_library, split_records, u32_array, u64_array
 from softswitch.capture import CaptureOptions, CaptureStats, Recorder
 from softswitch.codegen import generate
 from softswitch.compiler import build
+from softswitch.digests import DigestQueue
 from softswitch.engine import Handle
-from softswitch.errors import InvalidArgument, NotFound, ResourceExhausted, SoftSwitchError
+from softswitch.errors import (
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    SoftSwitchError,
+)
 from softswitch.faults import Direction, LinkFaults
 from softswitch.links import Links, LinkStats
 from softswitch.load import load_program
+from softswitch.meters import DEFAULT_ENTRY, MeterStore
 from softswitch.ports import MAX_PACKET_BYTES, MAX_PORT, Ports, PortStats
 from softswitch.profiles import GroupMember, ProfileStore
 from softswitch.program import (
@@ -37,6 +44,7 @@ from softswitch.program import (
 )
 from softswitch.replication import CloneSession, Replica, Replication
 from softswitch.tables import TableStore
+from softswitch.value_sets import ValueSetStore
 
 __all__ = [
     "CaptureOptions",
@@ -84,6 +92,18 @@ class DataPlane:
             for name, profile in program.action_profiles.items()
         }
         """Action profiles by name."""
+        self.meters = {
+            name: MeterStore(meter, self._handle, program.tables.get(meter.table or ""))
+            for name, meter in program.meter_arrays.items()
+        }
+        """Meter arrays by name, direct ones too."""
+        self.value_sets = {
+            name: ValueSetStore(value_set, self._handle)
+            for name, value_set in program.value_sets.items()
+        }
+        """Parser value sets by name."""
+        self.digests = DigestQueue(program.digests, self._handle)
+        """What packets send to the control plane."""
         self._cpu_port: int | None = None
         try:
             self._tables = {
@@ -191,6 +211,32 @@ class DataPlane:
         with self._lock:
             self._table(table).reset_default()
 
+    def entry_index(self, table: str, key: Sequence[MatchKey], priority: int) -> int:
+        """Return the index of an entry's direct resources. Raises NotFound."""
+        with self._lock:
+            return self._table(table).handle(key, priority)
+
+    def last_hits_us(self, table: str, indices: Sequence[int]) -> list[int]:
+        """Return when entries, by `entry_index`, were added or hit last (see `clock_us`)."""
+        with self._lock:
+            index, out = self._table(table).table.index, u64_array([0] * len(indices))
+            handles = u32_array(indices)
+            self._lib.ss_hits_read(self._open(), index, handles, len(indices), out)
+            return list(out[: len(indices)])
+
+    # Time
+
+    def clock_us(self) -> int:
+        """Return the time of the data plane in microseconds since its start."""
+        with self._lock:
+            now_us: int = self._lib.ss_clock_read(self._open())
+            return now_us
+
+    def set_clock_us(self, now_us: int | None) -> None:
+        """Stop the data plane's clock at a time, or let it run again (None); for tests."""
+        with self._lock:
+            self._lib.ss_clock_set(self._open(), -1 if now_us is None else now_us)
+
     # Counters
 
     def _counter(self, name: str) -> CounterArray:
@@ -226,12 +272,12 @@ class DataPlane:
             self._lib.ss_counter_write(self._open(), 0, counter.index, index, packets, octets)
 
     def direct_counter_read(
-        self, table: str, key: Sequence[MatchKey], priority: int
+        self, table: str, key: Sequence[MatchKey] | None, priority: int
     ) -> tuple[int, int]:
-        """Return (packets, bytes) of an entry. Raises NotFound."""
+        """Return (packets, bytes) of an entry; key None is the default entry. Raises NotFound."""
         with self._lock:
             store = self._table(table)
-            handle = store.handle(key, priority)
+            handle = DEFAULT_ENTRY if key is None else store.handle(key, priority)
             if not store.table.with_counters:
                 raise NotFound(f"table {table!r} has no direct counter")
             # An entry that is held back may have no place in the data plane yet: its counts are 0.
@@ -240,12 +286,12 @@ class DataPlane:
             return out[0], out[1]
 
     def direct_counter_write(
-        self, table: str, key: Sequence[MatchKey], priority: int, packets: int, octets: int
+        self, table: str, key: Sequence[MatchKey] | None, priority: int, packets: int, octets: int
     ) -> None:
-        """Set the counter of an entry. Raises NotFound."""
+        """Set the counter of an entry; key None is the default entry. Raises NotFound."""
         with self._lock:
             store = self._table(table)
-            handle = store.handle(key, priority)
+            handle = DEFAULT_ENTRY if key is None else store.handle(key, priority)
             _check_counter_value(packets, octets)
             ctx, index = self._open(), store.table.index
             if self._lib.ss_counter_write(ctx, 1, index, handle, packets, octets) != 0:

@@ -137,10 +137,18 @@ def is_bool(expr: Expr) -> bool:
 
 @dataclass(frozen=True)
 class ArrayRef:
-    """A register array, counter array or calculation, by name."""
+    """A register array, counter array, meter array or calculation, by name."""
 
     kind: str
     name: str
+
+
+@dataclass(frozen=True)
+class DigestRef:
+    """A digest by name, and the values that one call sends."""
+
+    name: str
+    items: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
@@ -157,7 +165,7 @@ class Vector:
     items: tuple[Expr, ...]
 
 
-Arg = Expr | ArrayRef | Text | Vector
+Arg = Expr | ArrayRef | DigestRef | Text | Vector
 
 
 @dataclass(frozen=True)
@@ -226,11 +234,12 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class Transition:
-    """A transition: value and mask per key part; `next_state` None accepts."""
+    """A transition: value and mask per key part, or a value set; `next_state` None accepts."""
 
     values: tuple[int, ...]
     masks: tuple[int, ...]
     next_state: int | None
+    value_set: str | None = None
 
 
 @dataclass(frozen=True)

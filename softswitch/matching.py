@@ -86,11 +86,12 @@ def compile_match(layout: KeyLayout, key: Sequence[MatchKey]) -> CompiledMatch:
             packed = layout.pack(values) + layout.pack_lpm(lpm.value)
             return CompiledMatch(tuple(packed), 1, lpm.prefix_len, None)
         case "SS_TERNARY":
-            return _compile_ternary(layout, key)
+            return compile_ternary(layout, key)
     return CompiledMatch(tuple(layout.pack(values)), 1, 0, None)
 
 
-def _compile_ternary(layout: KeyLayout, key: Sequence[MatchKey]) -> CompiledMatch:
+def compile_ternary(layout: KeyLayout, key: Sequence[MatchKey]) -> CompiledMatch:
+    """Return a normalized key as pairs of values and masks."""
     choices = [_masks(f, m) for f, m in zip(layout.table.keys, key, strict=True)]
     count = 1
     for choice in choices:

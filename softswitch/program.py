@@ -167,8 +167,8 @@ class Table:
     """A match-action table.
 
     `actions` maps the name of each allowed action to its index in `Program.actions`. A table
-    whose `const_entries` is not empty is immutable. `profile` names its action profile, if it has
-    one.
+    whose `const_entries` is not empty is immutable. `profile` and `meter` name its action profile
+    and its direct meter, if it has them.
     """
 
     name: str
@@ -185,6 +185,7 @@ class Table:
     with_counters: bool
     support_timeout: bool
     profile: str | None = None
+    meter: str | None = None
 
     @property
     def uses_priority(self) -> bool:
@@ -229,6 +230,41 @@ class CounterArray:
 
 
 @dataclass(frozen=True)
+class MeterArray:
+    """A meter array.
+
+    A direct one belongs to the entries of `table`, has no size of its own, and writes the color of
+    a packet that hits one into the field `target` (header, field).
+    """
+
+    name: str
+    index: int
+    size: int
+    counts_bytes: bool
+    table: str | None
+    target: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class ValueSet:
+    """A parser value set; `widths` in bits are those of the parts of the keys it is used with."""
+
+    name: str
+    index: int
+    max_size: int
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Digest:
+    """A kind of message to the control plane; `widths` in bits are those of its fields."""
+
+    name: str
+    index: int
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class RegisterArray:
     """A register array of `size` cells of `width` bits."""
 
@@ -267,6 +303,9 @@ class Program:
     action_profiles: dict[str, ActionProfile]
     counter_arrays: dict[str, CounterArray]
     register_arrays: dict[str, RegisterArray]
+    meter_arrays: dict[str, MeterArray]
+    value_sets: dict[str, ValueSet]
+    digests: dict[str, Digest]
     field_lists: dict[int, FieldList]
     calculations: tuple[Calculation, ...]
     checksums: tuple[Checksum, ...]

@@ -86,6 +86,36 @@ BAD = [
     (lambda d: d["headers"][1].update(header_type="nothing"), "no header type 'nothing'"),
     (lambda d: d["header_types"][2]["fields"][0].__setitem__(1, 0), "width 0"),
     (
+        lambda d: d["meter_arrays"].append({"name": "m", "type": "odd"}),
+        "packets or bytes, not 'odd'",
+    ),
+    (
+        lambda d: d["meter_arrays"].append(
+            {
+                "name": "m",
+                "type": "bytes",
+                "rate_count": 2,
+                "is_direct": True,
+                "binding": "t",
+                "result_target": ["standard_metadata", "egress_spec"],
+            }
+        ),
+        "not that of table 't'",
+    ),
+    (lambda d: d["pipelines"][0]["tables"][-1].update(direct_meters="m"), "no direct meter 'm'"),
+    (
+        lambda d: d["learn_lists"].append(
+            {"name": "l", "id": 1, "elements": [{"type": "field", "value": ["nothing", "x"]}]}
+        ),
+        "no header 'nothing'",
+    ),
+    (
+        lambda d: d["parsers"][0]["parse_states"][0]["transitions"].append(
+            {"type": "parse_vset", "value": "v", "mask": None, "next_state": None}
+        ),
+        "no value set 'v'",
+    ),
+    (
         lambda d: d["pipelines"][0]["tables"][-1].update(type="indirect", action_profile="p"),
         "no action profile 'p'",
     ),
@@ -110,9 +140,10 @@ def test_contradictions_are_refused(change: Callable[[Any], object], message: st
 
 
 UNSUPPORTED = [
-    (lambda d: d["learn_lists"].append({"name": "l"}), "digest"),
-    (lambda d: d["meter_arrays"].append({"name": "m"}), "meter"),
-    (lambda d: d["parse_vsets"].append({"name": "v"}), "parser value set"),
+    (
+        lambda d: d["meter_arrays"].append({"name": "m", "type": "bytes", "rate_count": 1}),
+        "meter without two rates",
+    ),
     (lambda d: d["extern_instances"].append({"name": "e"}), "extern instance"),
     (lambda d: d["pipelines"][0]["tables"][-1].update(type="odd"), "table of type 'odd'"),
     (lambda d: d["calculations"][0].update(algo="md5"), "hash algorithm 'md5'"),

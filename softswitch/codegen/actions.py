@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from softswitch.codegen.calculations import Calculations
+from softswitch.codegen.digests import send_digest
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import Layout, c_type, is_wide
 from softswitch.codegen.locality import fields_of
+from softswitch.codegen.state import meter_run
 from softswitch.errors import BadProgram, UnsupportedConstruct
 from softswitch.ir import (
     Arg,
     ArrayRef,
     Const,
+    DigestRef,
     Expr,
     Field,
     HeaderAt,
@@ -197,6 +200,13 @@ class Actions:
                 yield f"  uint64_t high = {e.modular(_expr(high), 64)};"
                 store = self.e.put(target, "ss_random_in(c, low, high)", 64)
                 yield f"  if (low <= high) {store} }}"
+            case "execute_meter", (ArrayRef(name=name), index, Field() as target):
+                meter = self.program.meter_arrays[name]
+                yield f"{{ uint64_t i = {e.modular(_expr(index), 64)};"
+                run = meter_run(meter, f"&c->state.m{meter.index}[i]")
+                yield f"  if (i < {meter.size}) {self.e.put(target, run, 2)} }}"
+            case "generate_digest", (_, DigestRef() as call):
+                yield from send_digest(e, self.program.digests[call.name], call)
             case _:
                 raise BadProgram(f"{primitive.where}: arguments of {primitive.op} are wrong")
 
@@ -349,7 +359,7 @@ class Actions:
 
 
 def _expr(arg: Arg) -> Expr:
-    if isinstance(arg, ArrayRef | Text | Vector):
+    if isinstance(arg, ArrayRef | DigestRef | Text | Vector):
         raise BadProgram(f"a value is needed, not a {type(arg).__name__}")
     return arg
 

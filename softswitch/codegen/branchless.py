@@ -18,6 +18,7 @@ from softswitch.ir import (
     ArrayRef,
     ConditionNode,
     Const,
+    DigestRef,
     Expr,
     Field,
     HeaderRef,
@@ -82,7 +83,7 @@ def _assignments(expressions: Expressions, action: int) -> tuple[tuple[Field, Ex
             case "assign", (Field(header=HeaderRef(header=header)) as target, value):
                 key = (header, target.field)
                 kind = layout.field_type(target)
-                if isinstance(value, ArrayRef | Text | Vector):
+                if isinstance(value, ArrayRef | DigestRef | Text | Vector):
                     return None
                 if key not in layout.locals or is_wide(kind.width) or kind.varbit:
                     return None

@@ -48,7 +48,7 @@ def fixed_call(program: Program, node: Node) -> tuple[int, tuple[int, ...], int]
         return None
     table = program.tables[node.table]
     fixed = table.default_is_const and table.default_params_are_const
-    if table.keys or not fixed or table.default_action is None:
+    if table.keys or not fixed or table.default_action is None or table.with_counters:
         return None
     action = table.actions[table.default_action]
     after = node.miss if node.miss is not None else node.by_action[action]
@@ -71,7 +71,11 @@ def _node_fields(program: Program, node: Node) -> Iterator[FieldKey]:
     if isinstance(node, ConditionNode):
         yield from fields_of(node.condition)
     elif isinstance(node, TableNode):
-        yield from ((k.header, k.field) for k in program.tables[node.table].keys)
+        table = program.tables[node.table]
+        yield from ((k.header, k.field) for k in table.keys)
+        if table.meter is not None:
+            target = program.meter_arrays[table.meter].target
+            yield from () if target is None else (target,)
     for action in node_actions(program, node):
         yield from fields_of(program.actions[action].primitives)
 

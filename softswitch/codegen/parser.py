@@ -8,6 +8,7 @@ from softswitch.codegen.actions import Actions
 from softswitch.codegen.bitpack import extract, read_bits
 from softswitch.codegen.expressions import Expressions, literal
 from softswitch.codegen.layout import is_wide
+from softswitch.codegen.value_sets import value_set_test
 from softswitch.ir import (
     AdvanceOp,
     Const,
@@ -135,6 +136,8 @@ class Parser:
             yield f"    {kind} k{i} = {text};"
 
     def _condition(self, key: tuple[KeyPart, ...], transition: Transition) -> str:
+        if transition.value_set is not None:
+            return value_set_test(self.program.value_sets[transition.value_set])
         terms: list[str] = []
         for i, part in enumerate(key):
             value, mask = transition.values[i], transition.masks[i]

@@ -12,6 +12,7 @@ from softswitch.codegen.actions import may_stop, takes_locals
 from softswitch.codegen.branchless import find_choice, statements
 from softswitch.codegen.expressions import Expressions, literal
 from softswitch.codegen.locality import cut, fixed_call
+from softswitch.codegen.state import meter_run
 from softswitch.codegen.tables import lookup_call
 from softswitch.ir import ActionNode, ConditionNode, Node, TableNode
 from softswitch.program import Pipeline, Table
@@ -112,12 +113,37 @@ class PipelineCode:
         yield "    {"
         yield f"    const struct ss_entry{n} *e = {lookup_call(self.layout, table)};"
         yield "    const bool hit = e != NULL; (void)hit;"
-        if table.with_counters:
-            first = f"(const struct ss_entry{n} *)c->tables[{n}].entries"
-            yield f"    if (hit) ss_count(&c->tables[{n}].counters[e - {first}], p);"
+        yield from self._direct(table)
         yield f"    if (!hit) e = (const struct ss_entry{n} *)c->tables[{n}].default_entry;"
         yield from self._run(node, table, bounds)
         yield "    }"
+
+    def _direct(self, table: Table) -> Iterator[str]:
+        """Yield what belongs to an entry and happens before its action: counter, age, meter."""
+        n = table.index
+        hit, miss = [], []
+        if table.with_counters:
+            hit.append("ss_count(&t->counters[i], p);")
+            miss.append("ss_count(&t->default_counter, p);")
+        if table.support_timeout:
+            hit.append("t->hits[i] = c->now_us;")
+        meter = None if table.meter is None else self.program.meter_arrays[table.meter]
+        if meter is not None and meter.target is not None:
+            field = self.layout.static_field(*meter.target)
+            width = self.program.field(*meter.target).width
+            mask = " & 1" if width == 1 else ""
+            hit.append(f"{field} = {meter_run(meter, '&t->meters[i]')}{mask};")
+            # Like bmv2, a miss leaves the field alone, unless someone has given it a meter.
+            run = meter_run(meter, "&t->default_meter")
+            miss.append(f"if (t->default_meter.set) {field} = {run}{mask};")
+        if hit:
+            yield f"    struct ss_table *t = &c->tables[{n}];"
+            yield "    if (hit) {"
+            yield f"        const size_t i = (size_t)(e - (const struct ss_entry{n} *)t->entries);"
+            yield from (f"        {line}" for line in hit)
+            yield "    } else {"
+            yield from (f"        {line}" for line in miss)
+            yield "    }"
 
     def _run(self, node: TableNode, table: Table, bounds: tuple[int, int]) -> Iterator[str]:
         """Yield the call of the action of entry `e`, or of the member that it points to."""

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from softswitch.codegen.layout import Layout, c_type, declare, is_wide
 from softswitch.errors import UnsupportedConstruct
+from softswitch.program import MeterArray
 
 
 def state_struct(layout: Layout) -> Iterator[str]:
     """Yield struct ss_state: a pointer per register and counter array, and where they lie."""
     program = layout.program
     yield "struct ss_counter;"
+    yield "struct ss_meter;"
     yield "struct ss_state {"
     yield "    struct ss_arena arena;"
     for register in program.register_arrays.values():
@@ -22,7 +24,17 @@ def state_struct(layout: Layout) -> Iterator[str]:
     for counter in program.counter_arrays.values():
         if not counter.is_direct:
             yield f"    struct ss_counter *c{counter.index};"
+    for meter in program.meter_arrays.values():
+        if meter.table is None:
+            yield f"    struct ss_meter *m{meter.index};"
     yield "};"
+
+
+def meter_run(meter: MeterArray, pointer: str) -> str:
+    """Return the call that gives the color of a packet."""
+    length = "p->x.ingress_length"
+    amount = length if meter.counts_bytes else "1"
+    return f"ss_meter_run({pointer}, c->now_us, {amount}, {length})"
 
 
 def state_functions(layout: Layout) -> Iterator[str]:
@@ -32,6 +44,8 @@ def state_functions(layout: Layout) -> Iterator[str]:
     counters = [c for c in program.counter_arrays.values() if not c.is_direct]
     arrays = [(f"r{r.index}", r.size) for r in registers]
     arrays += [(f"c{c.index}", c.size) for c in counters]
+    meters = [m for m in program.meter_arrays.values() if m.table is None]
+    arrays += [(f"m{m.index}", m.size) for m in meters]
     yield "static bool ss_state_open(struct ss_state *s)"
     yield "{"
     yield "    uint64_t room = 0;"
@@ -55,12 +69,17 @@ def state_functions(layout: Layout) -> Iterator[str]:
     yield "    default: *size = 0; return NULL;"
     yield "    }"
     yield "}"
-    yield "static struct ss_counter *ss_counter_array(struct ss_state *s, uint32_t which)"
+    yield from _finder("counter", "c", [c.index for c in counters])
+    yield from _finder("meter", "m", [m.index for m in meters])
+
+
+def _finder(kind: str, prefix: str, numbers: list[int]) -> Iterator[str]:
+    """Yield the function that finds a counter or meter array by its number."""
+    yield f"static struct ss_{kind} *ss_{kind}_array(struct ss_state *s, uint32_t which)"
     yield "{"
     yield "    (void)s;"
     yield "    switch (which) {"
-    for counter in counters:
-        yield f"    case {counter.index}: return s->c{counter.index};"
+    yield from (f"    case {number}: return s->{prefix}{number};" for number in numbers)
     yield "    default: return NULL;"
     yield "    }"
     yield "}"

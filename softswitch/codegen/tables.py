@@ -41,13 +41,14 @@ class Tables:
         for table in self.tables:
             key = self.keys[table.name]
             words = key.bits if key.kind == "SS_DIRECT" else key.words
-            counters = "true" if table.with_counters else "false"
+            wanted = (table.with_counters, table.meter is not None, table.support_timeout)
+            direct = ", ".join("true" if each else "false" for each in wanted)
             n = table.index
             yield (
                 f"    {{{key.kind}, {words}, {key.lpm_width}, sizeof(struct ss_entry{n}), "
-                f"{counters}, ss_encode{n}}},"
+                f"{direct}, ss_encode{n}}},"
             )
-        yield "    {SS_KEYLESS, 0, 0, 0, false, 0}"
+        yield "    {SS_KEYLESS, 0, 0, 0, false, false, false, 0}"
         yield "};"
 
     def _entry(self, table: Table) -> Iterator[str]:

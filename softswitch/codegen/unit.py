@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from softswitch.codegen.actions import Actions
 from softswitch.codegen.bitpack import emit
 from softswitch.codegen.calculations import Calculations
+from softswitch.codegen.digests import digest_words
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import Layout
 from softswitch.codegen.parser import Parser
@@ -44,7 +45,7 @@ def _lines(program: Program) -> Iterator[str]:
     yield from layout.structs()
     yield from saved_struct(layout)
     yield from state_struct(layout)
-    yield '#include "core.h"\n#include "log.h"'
+    yield '#include "core.h"\n#include "digests.h"\n#include "log.h"'
     yield from accessors(layout)
     yield from state_functions(layout)
     yield from saved_functions(layout)
@@ -72,6 +73,9 @@ def _sizes(layout: Layout) -> Iterator[str]:
         "SS_NUM_STACKS": max(len(program.stacks) + len(program.union_stacks), 1),
         "SS_TABLE_COUNT": len(program.tables),
         "SS_NUM_TABLES": max(len(program.tables), 1),
+        "SS_NUM_VALUE_SETS": max(len(program.value_sets), 1),
+        "SS_NUM_DIGESTS": max(len(program.digests), 1),
+        "SS_DIGEST_WORDS": max((digest_words(d) for d in program.digests.values()), default=1),
         "SS_PROFILE_COUNT": len(program.action_profiles),
         "SS_NUM_PROFILES": max(len(program.action_profiles), 1),
         "SS_HEADROOM": (header_bytes + 127) // 64 * 64,

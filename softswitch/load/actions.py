@@ -10,6 +10,7 @@ from softswitch.ir import (
     Arg,
     ArrayRef,
     Const,
+    DigestRef,
     Field,
     HeaderAt,
     HeaderRef,
@@ -24,13 +25,14 @@ from softswitch.ir import (
 )
 from softswitch.load.expressions import ExpressionReader
 from softswitch.load.names import Names
-from softswitch.load.reader import Reader
+from softswitch.load.reader import Reader, hex_value
 from softswitch.program import Action, ActionParam
 
 MAX_PARAM_BITS = 2048
 
 # Kinds of arguments of each primitive: v(alue), b(oolean or value), f(ield), h(eader), s(tack),
-# u(nion), r(egister array), c(ounter array), k (calculation), t(ext), p (vector), j(ump target).
+# u(nion), r(egister array), c(ounter array), m(eter array), l(earn list), k (calculation), t(ext),
+# p (vector), j(ump target).
 SIGNATURES = {
     "assign": "fv",
     "assign_VL": "ff",
@@ -62,6 +64,8 @@ SIGNATURES = {
     "truncate": "v",
     "modify_field_with_hash_based_offset": "fvkv",
     "modify_field_rng_uniform": "fvv",
+    "execute_meter": "mvf",
+    "generate_digest": "vl",
 }
 
 
@@ -111,6 +115,10 @@ class ActionReader:
                 return self._array("register_array", value, path, set(self.names.registers))
             case "c":
                 return self._array("counter_array", value, path, self.names.counters)
+            case "m":
+                return self._array("meter_array", value, path, self.names.meters)
+            case "l":
+                return self._learn_list(value, path)
             case "k":
                 return self._array("calculation", value, path, self.names.calculations)
             case "t":
@@ -145,6 +153,12 @@ class ActionReader:
         if kind == "j" and isinstance(expr, Const) and expr.value < 0:
             raise BadProgram(f"{path}: negative jump target")
         return expr
+
+    def _learn_list(self, value: Any, path: str) -> DigestRef:
+        list_id = hex_value(Reader(value, path).data.get("value"), path)
+        if list_id not in self.names.learn_lists:
+            raise BadProgram(f"{path}: there is no learn list {list_id}")
+        return self.names.learn_lists[list_id]
 
     @staticmethod
     def _array(kind: str, value: Any, path: str, known: set[str]) -> ArrayRef:

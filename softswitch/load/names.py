@@ -6,8 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from softswitch.errors import BadProgram, UnsupportedConstruct
+from softswitch.ir import DigestRef
 from softswitch.load.reader import Reader
-from softswitch.program import FieldType, Header, HeaderStack, HeaderType, UnionStack
+from softswitch.program import (
+    FieldType,
+    Header,
+    HeaderStack,
+    HeaderType,
+    UnionStack,
+    ValueSet,
+)
 
 MAX_FIELD_BITS = 2048
 MAX_HEADERS = 4096
@@ -29,6 +37,10 @@ class Names:
     calculations: set[str] = field(default_factory=set)
     registers: dict[str, int] = field(default_factory=dict)
     counters: set[str] = field(default_factory=set)
+    meters: set[str] = field(default_factory=set)
+    direct_meters: set[str] = field(default_factory=set)
+    learn_lists: dict[int, DigestRef] = field(default_factory=dict)
+    value_sets: dict[str, ValueSet] = field(default_factory=dict)
 
     def header(self, name: Any, path: str) -> int:
         """Return the index of a header instance."""

@@ -28,6 +28,7 @@ from softswitch.load.actions import ActionReader
 from softswitch.load.expressions import ExpressionReader
 from softswitch.load.names import Names
 from softswitch.load.reader import Reader, hex_value, text_pair
+from softswitch.load.state import use_value_set
 
 
 class ParserReader:
@@ -69,8 +70,12 @@ class ParserReader:
                 default = next_state
             elif kind == "hexstr":
                 transitions.append(_transition(t, key, next_state))
+            elif kind == "parse_vset" and not t.has("mask"):
+                value_set = t.text("value")
+                use_value_set(self.names, value_set, tuple(k.width for k in key), t.path)
+                transitions.append(Transition((), (), next_state, value_set))
             else:
-                raise UnsupportedConstruct("parser value set", f"parser state {name!r}")
+                raise UnsupportedConstruct(f"{kind} transition", f"parser state {name!r}")
         return ParseState(name, ops, key, tuple(transitions), default)
 
     def _key_part(self, reader: Reader) -> KeyPart:

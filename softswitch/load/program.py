@@ -15,6 +15,12 @@ from softswitch.load.parsers import ParserReader, read_deparser
 from softswitch.load.pipelines import PipelineReader
 from softswitch.load.profiles import read_profiles, read_selectors
 from softswitch.load.reader import Reader, hex_value, text_pair
+from softswitch.load.state import (
+    check_direct_meters,
+    read_digests,
+    read_meters,
+    read_value_sets,
+)
 from softswitch.load.tables import TableReader
 from softswitch.program import (
     Action,
@@ -29,12 +35,7 @@ from softswitch.program import (
 
 MAX_ARRAY_CELLS = 1 << 28
 MAX_REGISTER_BITS = 1 << 16
-REFUSED = {
-    "meter_arrays": "meter",
-    "learn_lists": "digest",
-    "extern_instances": "extern instance",
-    "parse_vsets": "parser value set",
-}
+REFUSED = {"extern_instances": "extern instance"}
 ALGORITHMS = frozenset(
     {
         "crc16",
@@ -76,6 +77,9 @@ def load_program(bmv2_json: bytes) -> Program:
     calculations = _calculations(root, names)
     checksums, own = _checksums(root, names)
     selectors = read_selectors(root, names, read_calculation)
+    meters = read_meters(root, names)
+    digests = read_digests(root, names)
+    read_value_sets(root, names)
     action_reader = ActionReader(names)
     by_id: dict[int, Action] = {}
     for index, reader in enumerate(root.objects("actions")):
@@ -83,6 +87,7 @@ def load_program(bmv2_json: bytes) -> Program:
     if len(by_id) != len(root.array("actions")):
         raise BadProgram("two actions have the same id")
     tables, pipelines = _pipelines(root, names, by_id, selectors)
+    check_direct_meters(meters, tables)
     states, init_state = ParserReader(names).read(root)
     return Program(
         headers=tuple(names.headers),
@@ -93,6 +98,9 @@ def load_program(bmv2_json: bytes) -> Program:
         action_profiles=read_profiles(root, selectors, tables, tuple(by_id.values())),
         counter_arrays=counters,
         register_arrays=registers,
+        meter_arrays=meters,
+        value_sets=dict(names.value_sets),
+        digests=digests,
         field_lists=_field_lists(root, names),
         calculations=(*calculations, *own, *(s for s in selectors.values() if s is not None)),
         checksums=checksums,

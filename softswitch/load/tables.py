@@ -29,8 +29,6 @@ class TableReader:
         name = reader.text("name")
         where = f"table {name!r}"
         profile = self._profile(reader, where)
-        if reader.has("direct_meters"):
-            raise UnsupportedConstruct("direct meter", where)
         keys = tuple(self._key(r) for r in reader.objects("key"))
         if sum(k.width for k in keys) > MAX_KEY_BITS:
             raise UnsupportedConstruct(f"key of more than {MAX_KEY_BITS} bits", where)
@@ -59,7 +57,15 @@ class TableReader:
             with_counters=reader.flag("with_counters", False),
             support_timeout=reader.flag("support_timeout", False),
             profile=profile,
+            meter=self._meter(reader, where),
         )
+
+    def _meter(self, reader: Reader, where: str) -> str | None:
+        """Return the name of the table's direct meter."""
+        name = reader.text_or_none("direct_meters")
+        if name is not None and name not in self.names.direct_meters:
+            raise BadProgram(f"{where}: there is no direct meter {name!r}")
+        return name
 
     def _profile(self, reader: Reader, where: str) -> str | None:
         """Return the name of the table's action profile."""

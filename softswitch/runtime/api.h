@@ -2,10 +2,13 @@
 #ifndef SS_API_H
 #define SS_API_H
 
+#include "digest_control.h"
 #include "io.h"
 #include "log.h"
+#include "meter_control.h"
 #include "profiles.h"
 #include "tables.h"
+#include "value_sets.h"
 
 void ss_destroy(struct ss_ctx *c);
 
@@ -21,10 +24,12 @@ struct ss_ctx *ss_create(void)
     pthread_mutex_init(&c->lock, &attributes);
     pthread_mutexattr_destroy(&attributes);
     c->start_us = ss_clock_us();
+    c->manual_us = -1;
     c->random = c->start_us;
     c->queue_tail = &c->queue_head;
     c->jobs_tail = &c->jobs_head;
-    if (!ss_io_open(c) || !ss_state_open(&c->state) || !ss_tables_open(c)) {
+    if (!ss_io_open(c) || !ss_digests_open(c) || !ss_state_open(&c->state)
+        || !ss_tables_open(c)) {
         ss_destroy(c);
         return NULL;
     }
@@ -40,6 +45,8 @@ void ss_destroy(struct ss_ctx *c)
     }
     ss_tables_close(c);
     ss_profiles_close(c);
+    ss_value_sets_close(c);
+    ss_digests_close(c);
     ss_state_close(&c->state);
     for (struct ss_buf *b; (b = ss_queue_pop(c));)
         ss_buf_free(c, b);
@@ -194,6 +201,22 @@ void ss_parser_errors(struct ss_ctx *c, uint64_t *out)
 #define SS_REASON(name) #name " "
 const char *ss_drop_reasons(void) { return SS_DROP_REASONS(SS_REASON); }
 #undef SS_REASON
+
+/* Sets the time of the data plane, in us since its start; a negative one lets it run again. */
+void ss_clock_set(struct ss_ctx *c, int64_t us)
+{
+    ss_lock(c);
+    c->manual_us = us;
+    ss_unlock(c);
+}
+
+uint64_t ss_clock_read(struct ss_ctx *c)
+{
+    ss_lock(c);
+    uint64_t now_us = c->now_us;
+    ss_unlock(c);
+    return now_us;
+}
 
 /* Copies the oldest unread message of log_msg; 0 when there is none. */
 int ss_log_read(struct ss_ctx *c, char *out)

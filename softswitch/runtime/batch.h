@@ -18,6 +18,10 @@ struct ss_call {
     X(ss_table_default, (ss_table_default(c, U32(0), U32(1), PTR(2)), 0)) \
     X(ss_member_set, ss_member_set(c, U32(0), U32(1), U32(2), PTR(3))) \
     X(ss_selection_set, ss_selection_set(c, U32(0), U32(1), INT(2), PTR(3), U32(4))) \
+    X(ss_value_set_write, ss_value_set_write(c, U32(0), PTR(1), U32(2), U32(3))) \
+    X(ss_meters_set, ss_meters_set(c, INT(0), U32(1), U64(2), U64(3), PTR(4))) \
+    X(ss_meters_clear, ss_meters_clear(c, INT(0), U32(1), U64(2), U64(3))) \
+    X(ss_digest_enable, (ss_digest_enable(c, U32(0), INT(1)), 0)) \
     X(ss_counter_write, ss_counter_write(c, INT(0), U32(1), U64(2), U64(3), U64(4))) \
     X(ss_registers_write, (ss_registers_write(c, U32(0), U64(1), U64(2), PTR(3)), 0)) \
     X(ss_group_set, ss_group_set(c, U32(0), INT(1), PTR(2), U32(3))) \

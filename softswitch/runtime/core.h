@@ -11,6 +11,7 @@
 #include "hashes.h"
 #include "hashmap.h"
 #include "lpm.h"
+#include "meters.h"
 #include "ternary.h"
 
 enum {
@@ -32,16 +33,12 @@ enum { SS_NORMAL, SS_INGRESS_CLONE, SS_EGRESS_CLONE, SS_RECIRC = 4, SS_REPLICATI
 /* Why packets or copies of them went nowhere. */
 #define SS_DROP_REASONS(X) \
     X(ingress_drop) X(egress_drop) X(no_port) X(no_buffer) X(oversize) X(loop_limit) \
-    X(assertion) X(empty_group) X(no_session) X(cpu_queue_full) \
+    X(assertion) X(empty_group) X(no_session) X(cpu_queue_full) X(digest_queue_full) \
     X(tx_error) X(rx_oversize) X(fault_loss) X(fault_queue_full) X(fault_overflow) X(fault_cut)
 
 #define SS_REASON(name) SS_##name,
 enum { SS_DROP_REASONS(SS_REASON) SS_NUM_REASONS };
 #undef SS_REASON
-
-struct ss_counter {
-    uint64_t packets, bytes;
-};
 
 /* A packet between passes. While it is processed, start and len describe what the parser left. */
 struct ss_buf {
@@ -95,11 +92,17 @@ struct ss_table {
     uint8_t *entries; /* by handle */
     uint8_t *default_entry;
     struct ss_counter *counters; /* by handle, or NULL */
+    struct ss_meter *meters;     /* likewise */
+    uint64_t *hits;              /* when each entry was added or hit last, in us; likewise */
+    struct ss_counter default_counter;
+    struct ss_meter default_meter;
     uint64_t room;               /* handles for which there is space */
     struct ss_map map;
     struct ss_lpm lpm;
     struct ss_tuples tuples;
 };
+
+#define SS_DEFAULT_ENTRY UINT64_MAX /* in place of a handle */
 
 enum ss_table_kind { SS_KEYLESS, SS_DIRECT, SS_EXACT, SS_LPM, SS_TERNARY };
 
@@ -108,7 +111,7 @@ struct ss_table_info {
     uint32_t words;    /* of the exact or ternary key, without the lpm field */
     uint32_t lpm_bits; /* width of the lpm field */
     uint32_t stride;   /* bytes of an entry */
-    bool with_counters;
+    bool with_counters, with_meters, with_hits;
     /* Writes action `action` (its position in the table's list) and its parameters. */
     void (*encode)(void *entry, uint32_t action, const uint64_t *params);
 };
@@ -134,6 +137,7 @@ struct ss_profile_info {
     void (*encode)(void *member, uint32_t action, const uint64_t *params);
 };
 
+struct ss_digests;
 struct ss_port;
 struct ss_io;
 
@@ -143,11 +147,14 @@ struct ss_ctx {
     struct ss_table tables[SS_NUM_TABLES];
     struct ss_profile profiles[SS_NUM_PROFILES];
     struct ss_arena direct; /* entries of directly indexed tables */
+    struct ss_tuples value_sets[SS_NUM_VALUE_SETS];
+    struct ss_digests *digests;
     struct ss_state state;
     struct ss_replicas *groups[SS_MAX_GROUPS];
     struct ss_session *sessions[SS_MAX_SESSIONS];
     uint64_t drops[SS_NUM_REASONS], parser_errors[SS_MAX_ERRORS];
     uint64_t now_us, start_us, random;
+    int64_t manual_us; /* the time if it is not negative: for tests */
 
     struct ss_buf *free_bufs;
     uint32_t buffers;

@@ -17,7 +17,7 @@ static void ss_lock_polite(struct ss_ctx *c)
     for (int i = 0; i < 1000 && atomic_load(&c->waiting); i++)
         sched_yield();
     pthread_mutex_lock(&c->lock);
-    c->now_us = ss_clock_us() - c->start_us;
+    c->now_us = ss_now_us(c);
 }
 
 /* Gives every receive slot a buffer; returns how many slots are ready. */

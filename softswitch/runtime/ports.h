@@ -68,12 +68,17 @@ static uint64_t ss_clock_us(void)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
+static uint64_t ss_now_us(const struct ss_ctx *c)
+{
+    return c->manual_us < 0 ? ss_clock_us() - c->start_us : (uint64_t)c->manual_us;
+}
+
 static void ss_lock(struct ss_ctx *c)
 {
     atomic_fetch_add(&c->waiting, 1);
     pthread_mutex_lock(&c->lock);
     atomic_fetch_sub(&c->waiting, 1);
-    c->now_us = ss_clock_us() - c->start_us;
+    c->now_us = ss_now_us(c);
 }
 
 static void ss_unlock(struct ss_ctx *c) { pthread_mutex_unlock(&c->lock); }

@@ -5,7 +5,7 @@
 #ifndef SS_PROFILES_H
 #define SS_PROFILES_H
 
-#include "io.h"
+#include "tables.h"
 
 static void ss_profiles_close(struct ss_ctx *c)
 {
@@ -18,21 +18,13 @@ static void ss_profiles_close(struct ss_ctx *c)
     }
 }
 
-/* Makes room for the handles up to `handle` in an array of elements of `size` bytes. */
-static bool ss_handles_reserve(void **array, uint64_t *room, uint64_t size, uint32_t handle)
+/* The number of handles that an array must have room for so that `handle` is one of them. */
+static uint64_t ss_room_for(uint64_t room, uint32_t handle)
 {
-    uint64_t more = *room ? *room : 16;
-    if (handle < *room)
-        return true;
-    while (more <= handle)
-        more *= 2;
-    uint8_t *grown = realloc(*array, more * size);
-    if (!grown)
-        return false;
-    memset(grown + *room * size, 0, (more - *room) * size);
-    *array = grown;
-    *room = more;
-    return true;
+    room = room ? room : 16;
+    while (room <= handle)
+        room *= 2;
+    return room;
 }
 
 /* Writes a member: adds it or changes its action. */
@@ -42,11 +34,13 @@ int ss_member_set(struct ss_ctx *c, uint32_t profile, uint32_t handle, uint32_t 
     const struct ss_profile_info *info = &ss_profile_infos[profile];
     struct ss_profile *f = &c->profiles[profile];
     ss_lock(c);
-    void *members = f->members;
-    bool ok = ss_handles_reserve(&members, &f->room, info->stride, handle);
-    f->members = members;
-    if (ok)
+    void *grown;
+    uint64_t room = ss_room_for(f->room, handle);
+    bool ok = room == f->room || SS_GROW(f->members, f->room, room, info->stride);
+    if (ok) {
+        f->room = room;
         info->encode(f->members + (uint64_t)handle * info->stride, action, params);
+    }
     ss_unlock(c);
     return ok ? 0 : -ENOMEM;
 }
@@ -64,10 +58,11 @@ int ss_selection_set(struct ss_ctx *c, uint32_t profile, uint32_t handle, int se
         memcpy(s->members, members, count * sizeof s->members[0]);
     }
     ss_lock(c);
-    void *groups = f->groups;
-    bool ok = ss_handles_reserve(&groups, &f->group_room, sizeof *f->groups, handle);
-    f->groups = groups;
+    void *grown;
+    uint64_t room = ss_room_for(f->group_room, handle);
+    bool ok = room == f->group_room || SS_GROW(f->groups, f->group_room, room, sizeof *f->groups);
     if (ok) {
+        f->group_room = room;
         struct ss_selection *old = f->groups[handle];
         f->groups[handle] = s;
         s = old;

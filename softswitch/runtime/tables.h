@@ -6,25 +6,31 @@
 
 enum { SS_MAX_KEY_WORDS = 128 };
 
+/* A longer copy of an array, zero where it is new; NULL, and the array as it was, without memory. */
+static void *ss_grown(void *array, uint64_t from, uint64_t to, size_t size)
+{
+    uint8_t *grown = realloc(array, to * size);
+    if (grown)
+        memset(grown + from * size, 0, (to - from) * size);
+    return grown;
+}
+
+#define SS_GROW(array, from, to, size) \
+    ((grown = ss_grown(array, from, to, size)) && ((array) = grown, true))
+
 static bool ss_table_reserve(struct ss_table *t, const struct ss_table_info *info, uint64_t handle)
 {
     if (handle < t->room)
         return true;
+    void *grown;
     uint64_t room = t->room ? t->room : 16;
     while (room <= handle)
         room *= 2;
-    uint8_t *entries = realloc(t->entries, room * info->stride);
-    if (!entries)
+    if (!SS_GROW(t->entries, t->room, room, info->stride)
+        || (info->with_counters && !SS_GROW(t->counters, t->room, room, sizeof *t->counters))
+        || (info->with_meters && !SS_GROW(t->meters, t->room, room, sizeof *t->meters))
+        || (info->with_hits && !SS_GROW(t->hits, t->room, room, sizeof *t->hits)))
         return false;
-    memset(entries + t->room * info->stride, 0, (room - t->room) * info->stride);
-    t->entries = entries;
-    if (info->with_counters) {
-        struct ss_counter *counters = realloc(t->counters, room * sizeof *counters);
-        if (!counters)
-            return false;
-        memset(counters + t->room, 0, (room - t->room) * sizeof *counters);
-        t->counters = counters;
-    }
     t->room = room;
     return true;
 }
@@ -51,7 +57,9 @@ static bool ss_tables_open(struct ss_ctx *c)
             continue;
         t->room = UINT64_C(1) << info->words;
         t->entries = ss_arena_take(&c->direct, ss_direct_bytes(info));
-        if (info->with_counters && !(t->counters = calloc(t->room, sizeof *t->counters)))
+        if ((info->with_counters && !(t->counters = calloc(t->room, sizeof *t->counters)))
+            || (info->with_meters && !(t->meters = calloc(t->room, sizeof *t->meters)))
+            || (info->with_hits && !(t->hits = calloc(t->room, sizeof *t->hits))))
             return false;
     }
     return true;
@@ -65,6 +73,8 @@ static void ss_tables_close(struct ss_ctx *c)
             free(t->entries);
         free(t->default_entry);
         free(t->counters);
+        free(t->meters);
+        free(t->hits);
         ss_map_free(&t->map);
         ss_lpm_free(&t->lpm);
         ss_tuples_free(&t->tuples);
@@ -152,6 +162,10 @@ int ss_table_add(struct ss_ctx *c, uint32_t table, uint32_t handle, const struct
         info->encode(entry, action, params);
         if (t->counters)
             t->counters[handle] = (struct ss_counter){0, 0};
+        if (t->meters)
+            memset(&t->meters[handle], 0, sizeof t->meters[handle]);
+        if (t->hits)
+            t->hits[handle] = c->now_us;
         if (ss_table_link(t, info, match, handle))
             result = 0;
         else
@@ -195,7 +209,20 @@ static struct ss_counter *ss_counter_at(struct ss_ctx *c, int direct, uint32_t w
     if (!direct)
         return ss_counter_array(&c->state, which) + index;
     struct ss_table *t = &c->tables[which];
+    if (index == SS_DEFAULT_ENTRY)
+        return &t->default_counter;
     return t->counters && index < t->room ? t->counters + index : NULL;
+}
+
+/* Reads when entries were added or hit last, in us; 0 for handles that are not in use yet. */
+void ss_hits_read(struct ss_ctx *c, uint32_t table, const uint32_t *handles, uint32_t count,
+                  uint64_t *out)
+{
+    const struct ss_table *t = &c->tables[table];
+    ss_lock(c);
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = t->hits && handles[i] < t->room ? t->hits[handles[i]] : 0;
+    ss_unlock(c);
 }
 
 /* Reads `count` counters from `index` on into pairs of packets and bytes. */
