@@ -93,6 +93,7 @@ class HotPath:
         """Multicast the new values of the hot keys among `keys`; return the rows changed."""
         _, index = self._placement.find(keys.astype(np.uint64))
         if not len(index):
+            self.close(round_)
             return np.zeros(0, np.int64)
         rows, at = np.unique(self._placement.rows[index], return_inverse=True)
         lanes = self._placement.lanes[index]
@@ -100,10 +101,19 @@ class HotPath:
         values = np.zeros(mask.shape, np.float32)
         mask[at, lanes] = True
         values[at, lanes] = parameters[self._hot_keys[index]]
+        self._multicast(round_, rows, mask, values)
+        return rows
+
+    def close(self, round_: int) -> None:
+        """Tell the switch, by an UPDATE without cells, that `round_` takes no more GRADs."""
+        if len(self._placement) and round_ >= 0:
+            mask = np.zeros((1, self._job.layout.lanes), np.bool_)
+            self._multicast(round_, np.zeros(1, np.int64), mask, mask.astype(np.float32))
+
+    def _multicast(self, round_: int, rows: IntArray, mask: MaskArray, values: FloatArray) -> None:
         batch, lengths = self._codec.encode_updates(rows, mask, values)
         tag = make_tag(self._job.epoch, round_)
         fill_header(batch["header"], Op.UPDATE, job=self._job.job, worker=SERVER_RANK, tag=tag)
         data = batch.view(np.uint8).reshape(len(batch), self._codec.update.itemsize)
         with suppress(PushFailed):  # workers fetch what they miss
             send_all(self._transport, data, lengths, self._group, UPDATE_LIMIT_S)
-        return rows

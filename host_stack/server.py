@@ -220,6 +220,7 @@ class Server:
         self._hot = HotPath(
             self._job, incarnation, self._aggregator, self._transport, self._hot_stats
         )
+        self._hot.close(self.round - 1)
 
     def _take_news(self) -> None:
         """Begin the controller's newest incarnation, at once or, if it can wait, at the commit."""

@@ -40,7 +40,7 @@ class DrainFormat(IntEnum):
         return 8 if self is DrainFormat.DIGITS else 4
 
 
-REASONS_PER_SLOT = 16
+REASONS_PER_SLOT = 32
 """The counter `reasons` has this many places for each job slot."""
 
 
@@ -62,3 +62,4 @@ class Reason(IntEnum):
     BAD_CHECKSUM = 13
     TTL_EXPIRED = 14
     UNKNOWN_ROW = 15
+    EARLY = 16

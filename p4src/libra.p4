@@ -44,11 +44,11 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                      inout standard_metadata_t standard_metadata) {
     Sources() sources;
     Membership() membership;
-    Newest() newest;
+    Open() open;
     Window() window;
     Reply() reply;
     Forward() forward;
-    counter(JOBS * 16, CounterType.packets) reasons;
+    counter(REASONS, CounterType.packets) reasons;
     EACH_LANE(LANE_INSTANCES)
     row_t drain_row;
     row_t row;
@@ -98,7 +98,7 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                         } else if (md.escape == 1) {
                             md.reason = REASON_ESCAPED;
                         } else {
-                            newest.apply(hdr, md);
+                            open.apply(hdr, md);
                             if (md.reason == REASON_NONE) {
                                 window.apply(hdr, md);
                             }
@@ -133,6 +133,9 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                     } else if (md.local == 1) {
                         md.reason = (md.job_slot == 0) ? REASON_NO_JOB : REASON_FOREIGN;
                     }
+                } else if (hdr.libra.op == OP_UPDATE && md.role == ROLE_SERVER
+                           && hdr.libra.tag[31:20] == md.epoch) {
+                    open.apply(hdr, md);
                 } else if (hdr.libra.op == OP_GRAD || md.local == 1) {
                     md.reason = REASON_MALFORMED;
                 }

@@ -139,6 +139,17 @@ class SwitchUnderTest:
         record["row"], record["rows"], record["format"] = row, rows, form
         return self.send(SERVER_PORT, SWITCH, record.tobytes())
 
+    def close(self, round_: int, port: int = SERVER_PORT, epoch: int = EPOCH) -> list[Out]:
+        """Say that a round is committed, by an UPDATE without cells."""
+        batch, lengths = self.codec.encode_updates(
+            np.zeros(1, np.int64),
+            np.zeros((1, self.artifact.layout.lanes), np.bool_),
+            np.zeros((1, self.artifact.layout.lanes), np.float32),
+        )
+        tag = make_tag(epoch, round_)
+        fill_header(batch["header"], Op.UPDATE, job=JOB, worker=SERVER_RANK, tag=tag)
+        return self.send(port, GROUP, batch.tobytes()[: int(lengths[0])], ttl=8)
+
     def probe(self, port: int, worker: int, destination: str = SWITCH) -> list[Out]:
         """Send a PROBE."""
         record = np.zeros(1, PROBE)

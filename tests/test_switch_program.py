@@ -210,14 +210,44 @@ def test_rounds_and_banks(switch: SwitchUnderTest) -> None:
     for round_, value in enumerate((1.0, 2.0, 4.0)):
         record = switch.grad(0, rows, np.full(lanes, value, np.float32), round_)
         assert is_ack(switch.push(0, record), 0)
-    old = switch.grad(1, rows, np.ones(lanes, np.float32), 0)
-    assert went_to_server(switch.push(1, old), old.tobytes())
+        if round_ < 2:
+            switch.close(round_)
+    for round_ in (0, 1):
+        old = switch.grad(1, rows, np.ones(lanes, np.float32), round_)
+        assert went_to_server(switch.push(1, old), old.tobytes())
     for round_, value in ((1, 2.0), (2, 4.0)):
         record = switch.drained(switch.drain(0, round_=round_)[0])
         cells = switch.codec.decode_drained(record, DrainFormat.DIGITS)
         assert np.array_equal(cells.sums, to_fixed(np.full(lanes, value, np.float32), F)[0])
     assert switch.drained(switch.drain(0, round_=0)[0])["used"][0] == 0
-    assert switch.reasons()["stale"] == 1
+    assert switch.reasons()["stale"] == 2
+
+
+def test_only_two_rounds_are_open(switch: SwitchUnderTest) -> None:
+    """A packet of a future round reaches no cell, and makes nobody else's packet stale."""
+    lanes = switch.artifact.layout.lanes
+    rows, ones = np.zeros(lanes, np.int64), np.ones(lanes, np.float32)
+    switch.close(4)
+    for round_ in (7, 8, 1000):
+        early = switch.grad(1, rows, ones, round_)
+        assert went_to_server(switch.push(1, early), early.tobytes())
+    for round_ in (6, 5):
+        assert is_ack(switch.push(0, switch.grad(0, rows, ones, round_)), 0)
+        assert switch.drained(switch.drain(0, round_=round_)[0])["used"][0] == (1 << lanes) - 1
+    assert (switch.reasons()["early"], switch.reasons()["stale"]) == (3, 0)
+
+
+def test_only_the_server_closes_rounds(switch: SwitchUnderTest) -> None:
+    """Neither a worker nor an UPDATE of another epoch or of an older round changes what is open."""
+    lanes = switch.artifact.layout.lanes
+    rows, ones = np.zeros(lanes, np.int64), np.ones(lanes, np.float32)
+    switch.close(4)
+    switch.close(9, port=3)
+    switch.close(9, epoch=2)
+    switch.close(2)
+    assert is_ack(switch.push(0, switch.grad(0, rows, ones, 5)), 0)
+    early = switch.grad(0, rows, ones, 7)
+    assert went_to_server(switch.push(0, early), early.tobytes())
 
 
 def test_one_drain_answers_a_run_of_rows(switch: SwitchUnderTest) -> None:

@@ -15,11 +15,15 @@
 /* W, the packets that a worker may have in flight. */
 #define WINDOW_BITS 8
 
+/* Places for each job in the counter of reasons. */
+#define REASON_BITS 5
+
 #define CELLS (1 << (ROW_BITS + 1))
 #define JOBS (1 << JOB_SLOT_BITS)
 #define MEMBERS (1 << (JOB_SLOT_BITS + RANK_BITS))
 #define WINDOW (1 << WINDOW_BITS)
+#define REASONS (1 << (JOB_SLOT_BITS + REASON_BITS))
 
-#define PROGRAM_VERSION 1
+#define PROGRAM_VERSION 2
 
 #endif

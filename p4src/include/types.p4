@@ -50,7 +50,7 @@ const bit<2> ROLE_WORKER = 1;
 const bit<2> ROLE_SERVER = 2;
 
 /* What became of a Libra packet; an index of the counter `reasons`. */
-typedef bit<4> reason_t;
+typedef bit<REASON_BITS> reason_t;
 const reason_t REASON_NONE = 0;
 const reason_t REASON_AGGREGATED = 1;
 const reason_t REASON_DUPLICATE = 2;
@@ -67,6 +67,7 @@ const reason_t REASON_NO_ROUTE = 12;
 const reason_t REASON_BAD_CHECKSUM = 13;
 const reason_t REASON_TTL_EXPIRED = 14;
 const reason_t REASON_UNKNOWN_ROW = 15;
+const reason_t REASON_EARLY = 16;
 
 const bit<16> IPV4_BYTES = 20;
 const bit<16> UDP_BYTES = 8;

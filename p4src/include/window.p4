@@ -1,22 +1,28 @@
-/* What a GRAD has to pass before its first cell is touched, besides the exponents. Each control
- * changes its register only for a packet that passes, and a packet that passes `Newest` but not
- * `Window` was counted before, so that its tag changes nothing. */
+/* What a GRAD has to pass before its first cell is touched, besides the exponents. */
 #ifndef LIBRA_WINDOW_P4
 #define LIBRA_WINDOW_P4
 
-/* The newest tag of the job and bank: rounds do not wrap within an epoch. */
-control Newest(in headers_t hdr, inout metadata_t md) {
-    register<tag_t>(JOBS * 2) newest;
-    tag_t last;
-    bit<32> index;
+/* The lowest open round of each job, with its epoch. It and the next one are open, one for each
+ * bank, so that no packet can reach the cells of another round. The server's UPDATE of a round says
+ * that it is committed; until the first one of an epoch, any round may be. */
+control Open(in headers_t hdr, inout metadata_t md) {
+    register<tag_t>(JOBS) open;
+    tag_t first;
+    bit<20> ahead;
 
     apply {
-        index = (bit<32>)(md.job_slot ++ hdr.libra.tag[0:0]);
-        newest.read(last, index);
-        if (last[31:20] == md.epoch && hdr.libra.tag[19:0] < last[19:0]) {
-            md.reason = REASON_STALE;
-        } else {
-            newest.write(index, hdr.libra.tag);
+        open.read(first, (bit<32>)md.job_slot);
+        ahead = hdr.libra.tag[19:0] - first[19:0];
+        if (hdr.libra.op == OP_UPDATE) {
+            if (first[31:20] != md.epoch || hdr.libra.tag[19:0] >= first[19:0]) {
+                open.write((bit<32>)md.job_slot, hdr.libra.tag + 1);
+            }
+        } else if (first[31:20] == md.epoch) {
+            if (hdr.libra.tag[19:0] < first[19:0]) {
+                md.reason = REASON_STALE;
+            } else if (ahead > 1) {
+                md.reason = REASON_EARLY;
+            }
         }
     }
 }
