@@ -73,7 +73,7 @@ class StackRef:
 class UnionRef:
     """A header union as a whole: its headers."""
 
-    headers: tuple[int, ...]
+    headers: tuple[HeaderExpr, ...]
 
 
 @dataclass(frozen=True)

@@ -125,11 +125,15 @@ class HeaderStack:
 
 @dataclass(frozen=True)
 class UnionStack:
-    """A stack of header unions; `index` follows those of the header stacks."""
+    """A stack of header unions; `index` follows those of the header stacks.
+
+    `members` are header stacks: the first members of all of its unions, the second ones, and so on.
+    """
 
     name: str
     index: int
     unions: tuple[tuple[int, ...], ...]
+    members: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from softswitch.codegen.calculations import Calculations
 from softswitch.codegen.digests import send_digest
@@ -136,10 +137,6 @@ class Actions:
                 yield from self._add_header(_header(target))
             case "remove_header", (target,):
                 yield from self._remove_header(_header(target))
-            case "push" | "pop", (StackRef(stack=stack), Const(value=count)) if stack >= len(
-                self.program.stacks
-            ):
-                yield from self._shift_unions(primitive.op, stack, count)
             case "push" | "pop", (StackRef(stack=stack), count):
                 yield from self._shift_stack(primitive.op, stack, _expr(count))
             case "_jump", (Const(value=target),):
@@ -267,23 +264,25 @@ class Actions:
         yield f"if (({self.e.valid(to)} = {self.e.valid(source)}))"
         yield f"    {{ {self.e.header(to)} = {self.e.header(source)}; {self._make_valid(to)} }}"
 
-    def _assign_headers(self, to: Sequence[int], source: Sequence[int]) -> Iterator[str]:
+    def _assign_headers(
+        self, to: Sequence[HeaderExpr], source: Sequence[HeaderExpr]
+    ) -> Iterator[str]:
         if len(to) != len(source):
             raise BadProgram(f"{self.e.where}: stacks of different sizes are assigned")
         for a, b in zip(to, source, strict=True):
-            yield from self._assign_header(HeaderRef(a), HeaderRef(b))
+            yield from self._assign_header(a, b)
 
     def _assign_stack(self, to: int, source: int) -> Iterator[str]:
         yield f"p->next[{to}] = p->next[{source}];"
         yield from self._assign_headers(self._members(to), self._members(source))
 
-    def _members(self, stack: int) -> Sequence[int]:
+    def _members(self, stack: int) -> Sequence[HeaderExpr]:
         """Return the headers of a stack; those of a stack of unions, union by union."""
         stacks = self.program.stacks
         if stack < len(stacks):
-            return stacks[stack].members
+            return [HeaderRef(header) for header in stacks[stack].members]
         unions = self.program.union_stacks[stack - len(stacks)].unions
-        return [header for union in unions for header in union]
+        return [HeaderRef(header) for union in unions for header in union]
 
     def _assign_varbit(self, to: Field, source: Field) -> str:
         a, b = self.layout.field_type(to), self.layout.field_type(source)
@@ -295,7 +294,9 @@ class Actions:
     def _make_valid(self, header: HeaderExpr) -> str:
         if isinstance(header, HeaderRef):
             return self.layout.make_valid(header.header)
-        return f"{self.e.valid(header)} = 1;"
+        others = self.layout.siblings(header.stack)
+        lines = [f"{self.e.valid(replace(header, stack=other))} = 0;" for other in others]
+        return " ".join([f"{self.e.valid(header)} = 1;", *lines])
 
     def _size_bytes(self, header: HeaderExpr) -> str:
         return self.layout.size_bytes(self.layout.header_type(header), self.e.header(header))
@@ -319,36 +320,24 @@ class Actions:
         yield "}"
 
     def _shift_stack(self, op: str, stack: int, count: Expr) -> Iterator[str]:
-        depth, first = self.layout.depth(stack), self.layout.first_valid(stack)
-        s, v, following = f"p->h.s{stack}", f"p->valid[{first} + ", f"p->next[{stack}]"
+        """Yield a loop for a header stack, or for each column of a stack of unions."""
+        depth, following = self.layout.depth(stack), f"p->next[{stack}]"
         yield f"{{ uint64_t n = SS_SLOT({self.e.modular(count, 64)}, {depth});"
         if op == "push":
             yield f"  {following} = (uint32_t)SS_SLOT({following} + n, {depth});"
-            yield f"  for (uint64_t i = {depth}; i-- > n;)"
-            yield f"    {{ {s}[i] = {s}[i - n]; {v}i] = {v}i - n]; }}"
-            yield f"  for (uint64_t i = 0; i < n; i++) {v}i] = 0; }}"
         else:
             yield f"  {following} -= (uint32_t)({following} < n ? {following} : n);"
-            yield f"  for (uint64_t i = 0; i + n < {depth}; i++)"
-            yield f"    {{ {s}[i] = {s}[i + n]; {v}i] = {v}i + n]; }}"
-            yield f"  for (uint64_t i = {depth} - n; i < {depth}; i++) {v}i] = 0; }}"
-
-    def _shift_unions(self, op: str, stack: int, count: int) -> Iterator[str]:
-        """Shift a stack of unions by a constant: every header is moved by name."""
-        depth = self.layout.depth(stack)
-        unions = self.program.union_stacks[stack - len(self.program.stacks)].unions
-        following, n = f"p->next[{stack}]", min(max(count, 0), depth)
-        if op == "push":
-            yield f"{following} = (uint32_t)SS_SLOT({following} + {n}u, {depth});"
-            order, step = range(depth - 1, -1, -1), -n
-        else:
-            yield f"{following} -= {following} < {n}u ? {following} : {n}u;"
-            order, step = range(depth), n
-        for slot in order:
-            if 0 <= slot + step < depth:
-                yield from self._assign_headers(unions[slot], unions[slot + step])
+        for column in self.layout.columns(stack):
+            s, v = f"p->h.s{column}", f"p->valid[{self.layout.first_valid(column)} + "
+            if op == "push":
+                yield f"  for (uint64_t i = {depth}; i-- > n;)"
+                yield f"    {{ {s}[i] = {s}[i - n]; {v}i] = {v}i - n]; }}"
+                yield f"  for (uint64_t i = 0; i < n; i++) {v}i] = 0;"
             else:
-                yield from (f"{self.layout.static_valid(h)} = 0;" for h in unions[slot])
+                yield f"  for (uint64_t i = 0; i + n < {depth}; i++)"
+                yield f"    {{ {s}[i] = {s}[i + n]; {v}i] = {v}i + n]; }}"
+                yield f"  for (uint64_t i = {depth} - n; i < {depth}; i++) {v}i] = 0;"
+        yield "}"
 
     def _log(self, text: str, items: tuple[Expr, ...]) -> str:
         values = ", ".join(

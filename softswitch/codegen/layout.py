@@ -94,6 +94,20 @@ class Layout:
             return len(stacks[stack].members)
         return len(self.program.union_stacks[stack - len(stacks)].unions)
 
+    def columns(self, stack: int) -> tuple[int, ...]:
+        """Return the header stacks that hold the headers of a stack, or of a stack of unions."""
+        stacks = self.program.stacks
+        if stack < len(stacks):
+            return (stack,)
+        return self.program.union_stacks[stack - len(stacks)].members
+
+    def siblings(self, stack: int) -> list[int]:
+        """Return the header stacks of which only one may have a valid header per index."""
+        for unions in self.program.union_stacks:
+            if stack in unions.members:
+                return [column for column in unions.members if column != stack]
+        return []
+
     def make_valid(self, header: int) -> str:
         """Return the statements that make a header valid, and the others of its union invalid."""
         info = self.program.headers[header]

@@ -64,7 +64,8 @@ class ExpressionReader:
             case "header_stack":
                 return StackRef(self.names.stack(inner, where))
             case "header_union":
-                return UnionRef(self.names.union(inner, where))
+                headers = self.names.union(inner, where)
+                return UnionRef(tuple(HeaderRef(header) for header in headers))
             case "header_union_stack":
                 return StackRef(self.names.union_stack(inner, where).index)
             case "union_stack_field":
@@ -97,18 +98,14 @@ class ExpressionReader:
         return Field(HeaderRef(header), self.names.field(header, field_name, path))
 
     def _union_stack_field(self, value: Any, path: str) -> Expr:
-        """A field of a member of the last union of a stack: a choice by the last index."""
+        """A field of a member of the last union of a stack."""
         if not isinstance(value, list) or len(value) != 3:
             raise BadProgram(f"{path} must be [stack, member, field]")
         stack = self.names.union_stack(value[0], path)
         member = self.names.union_member(stack.name, value[1], path)
-        choices = [union[member] for union in stack.unions]
-        field = self.names.field(choices[0], value[2], path)
-        result: Expr = Field(HeaderRef(choices[-1]), field)
-        for slot in range(len(choices) - 2, -1, -1):
-            is_last = Op("==", (LastIndex(stack.index), Const(slot)))
-            result = Op("?", (is_last, Field(HeaderRef(choices[slot]), field), result))
-        return result
+        column = stack.members[member]
+        field = self.names.field(stack.unions[0][member], value[2], path)
+        return Field(HeaderAt(column, LastIndex(stack.index)), field)
 
     def _union(self, expr: Expr, path: str) -> UnionRef:
         if not isinstance(expr, UnionRef):
@@ -116,30 +113,30 @@ class ExpressionReader:
         return expr
 
     def _union_at(self, stack: Expr, index: Expr, path: str) -> UnionRef:
-        """A union of a stack at a constant index."""
+        """A union of a stack."""
         if not isinstance(stack, StackRef):
             raise BadProgram(f"{path}.left must be a stack of header unions")
         found = next((s for s in self.names.union_stacks.values() if s.index == stack.stack), None)
         if found is None:
             raise BadProgram(f"{path}.left must be a stack of header unions")
         if not isinstance(index, Const):
-            raise UnsupportedConstruct("union of a stack at an index known at run time", path)
+            return UnionRef(tuple(HeaderAt(column, index) for column in found.members))
         if not 0 <= index.value < len(found.unions):
             raise BadProgram(f"{path}: {found.name!r} has no element {index.value}")
-        return UnionRef(found.unions[index.value])
+        return UnionRef(tuple(HeaderRef(header) for header in found.unions[index.value]))
 
     def _union_header(self, expr: Expr, member: Any, path: str) -> Expr:
         union = self._union(expr, path)
         if not isinstance(member, int) or not 0 <= member < len(union.headers):
             raise BadProgram(f"{path}.right: the union has no member {member!r}")
-        return HeaderRef(union.headers[member])
+        return union.headers[member]
 
     @staticmethod
     def _unions_equal(op: str, a: UnionRef, b: UnionRef) -> Expr:
         """Two unions are equal when the same member is valid and equal in both."""
         equal: Expr = BoolConst(False)
         for x, y in zip(a.headers, b.headers, strict=False):
-            equal = Op("or", (equal, Op("==", (HeaderRef(x), HeaderRef(y)))))
+            equal = Op("or", (equal, Op("==", (x, y))))
         return equal if op == "==" else Op("not", (equal,))
 
     def _param(self, value: Any, path: str) -> Expr:
@@ -172,7 +169,7 @@ class ExpressionReader:
         if op == "valid_union":
             any_valid: Expr = BoolConst(False)
             for header in self._union(arg("right"), path).headers:
-                any_valid = Op("or", (any_valid, Valid(HeaderRef(header))))
+                any_valid = Op("or", (any_valid, Valid(header)))
             return any_valid
         if op == "access_union_header":
             return self._union_header(arg("left"), reader.data.get("right"), path)

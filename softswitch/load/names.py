@@ -164,13 +164,48 @@ def _add_unions(names: Names, root: Reader) -> None:
             names.headers[header] = replace(names.headers[header], union=union)
         names.unions[reader.text("name")] = union
         by_id[reader.integer("id")] = union
-    for reader in root.objects("header_union_stacks", optional=True):
-        name, ids = reader.text("name"), reader.array("header_union_ids")
-        if not ids or not all(i in by_id for i in ids):
+    _add_union_stacks(names, root, by_id, members)
+
+
+def _add_union_stacks(
+    names: Names,
+    root: Reader,
+    unions: dict[int, tuple[int, ...]],
+    members: dict[str, list[str]],
+) -> None:
+    """Read stacks of header unions; each member of theirs becomes a header stack of its own."""
+    readers = root.objects("header_union_stacks", optional=True)
+    found: list[tuple[Reader, tuple[tuple[int, ...], ...], tuple[int, ...]]] = []
+    for reader in readers:
+        ids = reader.array("header_union_ids")
+        if not ids or not all(i in unions for i in ids):
             raise BadProgram(f"{reader.path} is empty or has an unknown union")
+        elements = tuple(unions[i] for i in ids)
+        names_of = members.get(reader.text("union_type"), [])
+        if any(len(union) != len(names_of) for union in elements):
+            raise BadProgram(f"{reader.path} has unions that do not fit its type")
+        stacks: list[int] = []
+        for column in zip(*elements, strict=True):
+            stacks.append(len(names.stacks))
+            _add_column(names, reader, column)
+        found.append((reader, elements, tuple(stacks)))
+    for reader, elements, columns in found:
+        name = reader.text("name")
         index = len(names.stacks) + len(names.union_stacks)
-        names.union_stacks[name] = UnionStack(name, index, tuple(by_id[i] for i in ids))
+        names.union_stacks[name] = UnionStack(name, index, elements, columns)
         names.union_members[name] = members.get(reader.text("union_type"), [])
+
+
+def _add_column(names: Names, reader: Reader, column: tuple[int, ...]) -> None:
+    """Make a header stack of the same members of all unions of a stack."""
+    index, header_type = len(names.stacks), names.headers[column[0]].type
+    for slot, header in enumerate(column):
+        old = names.headers[header]
+        if old.type.name != header_type.name or old.stack is not None:
+            raise BadProgram(f"{reader.path}: header {old.name!r} does not fit its stack")
+        names.headers[header] = replace(old, stack=index, slot=slot)
+    name = f"{reader.text('name')} of {header_type.name}"
+    names.stacks.append(HeaderStack(name, index, header_type, column))
 
 
 def _type_of(types: dict[str, HeaderType], reader: Reader) -> HeaderType:

@@ -11,6 +11,7 @@ from softswitch.ir import (
     Expr,
     ExtractOp,
     Field,
+    HeaderAt,
     HeaderRef,
     KeyPart,
     LastHeader,
@@ -83,14 +84,12 @@ class ParserReader:
         match expr:
             case Field(header=HeaderRef(header=header), field=field):
                 return KeyPart(expr, self.names.headers[header].type.fields[field].width)
-            case Field(header=LastHeader(stack=stack), field=field):
+            case Field(header=LastHeader(stack=stack) | HeaderAt(stack=stack), field=field):
                 return KeyPart(expr, self.names.stacks[stack].type.fields[field].width)
             case LookAhead(width=width):
                 return KeyPart(expr, width)
             case Op(op="b2d"):
                 return KeyPart(expr, 1)
-            case Op(op="?", args=(_, Field(header=HeaderRef(header=header), field=field), _)):
-                return KeyPart(expr, self.names.headers[header].type.fields[field].width)
         raise UnsupportedConstruct("transition key that is no field or lookahead", reader.path)
 
     def _op(self, reader: Reader, where: str) -> ParserOp:  # noqa: PLR0911 - one case per operation
