@@ -184,7 +184,7 @@ def _method(found: Identified, judged: Judged) -> dict[str, Any]:
 def _follow(workload: Workload, fraction: float, size: int, window: int | None) -> Followed:
     """Begin with the hot set of the first part of the data, and go through the others in order."""
     seen = min(len(workload.train), max(1, round(len(workload.train) * fraction)))
-    first = workload.train.take(np.arange(seen, dtype=np.int64))
+    first = workload.train.select(np.arange(seen, dtype=np.int64))
     hot = KeyCounts.of(workload.count_keys(first), seen).top(size).keys
     workers = workload.schedule.workers
     if window is None:

@@ -70,4 +70,4 @@ def test_parts_of_a_workload() -> None:
     assert len(held_out) == 80 // 32
     first, second = (np.concatenate(list(workload.held_out_keys())) for _ in range(2))
     np.testing.assert_array_equal(first, second)
-    assert set(first.tolist()) <= set(workload.model.batch_keys(workload.test).tolist())
+    assert set(first.tolist()) <= set(np.flatnonzero(workload.count_keys(workload.test)).tolist())

@@ -11,6 +11,7 @@ import numpy as np
 from workloads import movielens, options, spamassassin, svmlight, synthetic
 from workloads.errors import WorkloadError
 from workloads.examples import Examples, Int64Array
+from workloads.part import Part
 
 Task = Literal["rating", "binary"]
 
@@ -37,7 +38,7 @@ class Dataset:
         """Features of all fields together."""
         return int(self.field_starts[-1])
 
-    def split(self, seed: int, test_fraction: float = TEST_FRACTION) -> tuple[Examples, Examples]:
+    def split(self, seed: int, test_fraction: float = TEST_FRACTION) -> tuple[Part, Part]:
         """Return a seeded, disjoint split of the examples into (train, test); neither is empty."""
         total = len(self.examples)
         if total < 2:
@@ -45,8 +46,8 @@ class Dataset:
         tested = min(max(round(total * test_fraction), 1), total - 1)
         shuffled = np.random.default_rng([seed, 0x5B117]).permutation(total).astype(np.int64)
         return (
-            self.examples.take(np.sort(shuffled[tested:])),
-            self.examples.take(np.sort(shuffled[:tested])),
+            Part(self.examples, np.sort(shuffled[tested:])),
+            Part(self.examples, np.sort(shuffled[:tested])),
         )
 
 

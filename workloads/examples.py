@@ -12,7 +12,7 @@ from workloads.errors import WorkloadError
 Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
 
-_PAIRS_AT_ONCE = 1 << 22
+_PAIRS_AT_ONCE = 1 << 20
 _DTYPES = {"indptr": np.int64, "features": np.int64, "values": np.float32, "labels": np.float32}
 
 
@@ -49,14 +49,6 @@ class Examples:
         """Return the example that owns each pair, int64[nnz]."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.row_lengths())
 
-    def feature_counts(self, num_features: int) -> Int64Array:
-        """Return how many pairs each feature has, int64[num_features]."""
-        counts = np.zeros(num_features, dtype=np.int64)
-        for start in range(0, self.nnz, _PAIRS_AT_ONCE):
-            block = self.features[start : start + _PAIRS_AT_ONCE]
-            counts += np.bincount(block, minlength=num_features)
-        return counts
-
     def take(self, rows: Int64Array) -> Examples:
         """Return the examples at positions `rows` (int64[m], repeats allowed), in that order."""
         lengths = self.row_lengths()[rows]
@@ -83,10 +75,15 @@ class Examples:
             )
         if self.indptr[0] != 0 or self.indptr[-1] != self.nnz or (self.row_lengths() < 0).any():
             raise WorkloadError(f"examples: row bounds do not rise from 0 to {self.nnz}")
-        if self.nnz and not 0 <= self.features.min() <= self.features.max() < num_features:
-            raise WorkloadError(
-                f"examples: feature ids run from {self.features.min()} to {self.features.max()}; "
-                f"allowed: 0 to {num_features - 1}"
-            )
-        if not (np.isfinite(self.values).all() and np.isfinite(self.labels).all()):
-            raise WorkloadError("examples: a value or a label is not a finite number")
+        for start in range(0, self.nnz, _PAIRS_AT_ONCE):
+            some = slice(start, start + _PAIRS_AT_ONCE)
+            low, high = self.features[some].min(), self.features[some].max()
+            if not 0 <= low <= high < num_features:
+                raise WorkloadError(
+                    f"examples: feature ids run from {low} to {high}; "
+                    f"allowed: 0 to {num_features - 1}"
+                )
+            if not np.isfinite(self.values[some]).all():
+                raise WorkloadError("examples: a value is not a finite number")
+        if not np.isfinite(self.labels).all():
+            raise WorkloadError("examples: a label is not a finite number")

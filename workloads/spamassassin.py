@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from workloads import cache, npm
+from workloads import npm, store
 from workloads import options as opt
 from workloads.errors import WorkloadError
-from workloads.examples import Examples, Float32Array, Int64Array
+from workloads.examples import Examples
 from workloads.progress import progress
 from workloads.words import MAX_WORDS, word_features
 
@@ -31,7 +31,6 @@ MAILS_AT_ONCE = 64
 MAX_MAIL_BYTES = 1 << 24
 
 _MAIL = re.compile(r"package/data/((?:easy-ham|hard-ham|spam)-\d+/\d+\.[0-9a-f]{32})\.txt")
-_PARSED = ("indptr", "features", "labels")
 
 
 def load(options: Mapping[str, float]) -> tuple[Examples, int]:
@@ -47,17 +46,13 @@ def load(options: Mapping[str, float]) -> tuple[Examples, int]:
     given = {**DEFAULTS, **options}
     words = opt.integer("spamassassin: words", given["words"], 1, MAX_WORDS)
     name = f"spamassassin-{PACKAGE.version}-{words}"
-    cached = _from_cache(name)
-    if cached is not None:
-        return cached
-    examples, num_features = parse(npm.tarball(PACKAGE), words)
-    arrays = {field: getattr(examples, field) for field in _PARSED}
-    cache.store(name, {**arrays, "num_features": np.array([num_features])})
-    return examples, num_features
+    found = store.load(name) or store.store(name, blocks(npm.tarball(PACKAGE), words))
+    examples, features = found
+    return examples, len(features)
 
 
-def parse(tarball: bytes, words: int) -> tuple[Examples, int]:
-    """The examples in a tarball of the package, as `load` gives them, and the number of features.
+def blocks(tarball: bytes, words: int) -> Iterator[store.Block]:
+    """Read the mails in a tarball of the package, as `load` gives them, some at a time.
 
     `WorkloadError` if it is none, or holds a mail that is longer than `MAX_MAIL_BYTES`.
     """
@@ -68,19 +63,13 @@ def parse(tarball: bytes, words: int) -> tuple[Examples, int]:
     names = sorted(mails)
     if not names:
         raise WorkloadError("the package of data set spamassassin holds no mail")
-    lengths, hashes = [], []
     with progress("reading mails", len(names)) as advance:
         for start in range(0, len(names), MAILS_AT_ONCE):
             some = names[start : start + MAILS_AT_ONCE]
-            counts, found = word_features([mails[name] for name in some], words)
-            lengths.append(counts)
-            hashes.append(found)
+            lengths, features = word_features([mails[name] for name in some], words)
+            labels = np.array([name.startswith("spam") for name in some], dtype=np.float32)
+            yield store.Block(lengths, features, np.ones(len(features), np.float32), labels)
             advance(len(some))
-    indptr = np.zeros(len(names) + 1, dtype=np.int64)
-    np.cumsum(np.concatenate(lengths), out=indptr[1:])
-    distinct, features = np.unique(np.concatenate(hashes), return_inverse=True)
-    labels = np.array([name.startswith("spam") for name in names], dtype=np.float32)
-    return _examples(indptr, features.astype(np.int64), labels), len(distinct)
 
 
 def _mails(tarball: bytes) -> Iterator[tuple[str, bytes]]:
@@ -97,20 +86,3 @@ def _mails(tarball: bytes) -> Iterator[tuple[str, bytes]]:
                     f"allowed are {MAX_MAIL_BYTES}"
                 )
             yield found[1], file.read()
-
-
-def _examples(indptr: Int64Array, features: Int64Array, labels: Float32Array) -> Examples:
-    return Examples(indptr, features, np.ones(len(features), dtype=np.float32), labels)
-
-
-def _from_cache(name: str) -> tuple[Examples, int] | None:
-    arrays = cache.load(name)
-    try:
-        if arrays is None:
-            return None
-        num_features = int(arrays.pop("num_features")[0])
-        examples = _examples(*(arrays[field] for field in _PARSED))
-        examples.validate(num_features)
-    except (KeyError, IndexError, TypeError, ValueError, WorkloadError):
-        return None  # damaged: to be parsed and stored anew
-    return examples, num_features

@@ -6,8 +6,7 @@ malformed is it gone through line by line, to name the line and what is wrong wi
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -15,13 +14,12 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import cache
+from workloads import store
 from workloads.errors import WorkloadError
 from workloads.examples import Examples, Float32Array, Int64Array
+from workloads.lines import identity, line_blocks
 
-BLOCK_BYTES = 1 << 22
-"""Bytes of text converted at once."""
-
+_WHAT = "svmlight file"
 MAX_ID = 2**63 - 1
 """The largest feature id of a file."""
 
@@ -45,82 +43,30 @@ def load(path: Path) -> tuple[Examples, int]:
 
     Labels must be -1 and +1, or 0 and 1, one convention throughout; they become 0 and 1. Ids may be
     any integers from 0 to `MAX_ID`, in any order, each at most once a line; feature f of the result
-    is the f-th smallest id that occurs. Values must be finite in float32.
+    is the f-th smallest id that occurs. Values must be finite in float32. The file may be
+    compressed (`.gz`).
 
-    The result is cached by path, size and time of change. Raises `WorkloadError`, which names the
-    line, for a malformed file, and for one that cannot be read or holds no example.
+    The result is kept by path, size and time of change, and mapped. Raises `WorkloadError`, which
+    names the line, for a malformed file, and for one that cannot be read or holds no example.
     """
-    name = _cache_name(path)
-    cached = _from_cache(name)
-    if cached is not None:
-        return cached
-    examples, ids = parse(path)
-    cache.store(
-        name,
-        {
-            "indptr": examples.indptr,
-            "features": examples.features,
-            "values": examples.values,
-            "labels": examples.labels,
-            "num_features": np.int64(len(ids)).reshape(1),
-        },
-    )
+    name = f"svmlight-{identity(path, _WHAT)}"
+    found = store.load(name) or store.store(name, blocks(path))
+    examples, ids = found
     return examples, len(ids)
 
 
-def parse(path: Path) -> tuple[Examples, Int64Array]:
-    """Read `path` as `load` does, without the cache.
-
-    Returns the examples, and the id of each feature in the file, int64[number of features].
-    """
-    blocks: list[_Block] = []
-    first_line = 1
-    try:
-        with path.open("rb") as file:
-            while lines := file.readlines(BLOCK_BYTES):
-                blocks.append(_convert(path, lines, first_line))
-                first_line += len(lines)
-    except OSError as error:
-        raise WorkloadError(f"cannot read svmlight file {path}: {error.strerror}") from error
-    if not sum(len(block.labels) for block in blocks):
+def blocks(path: Path) -> Iterator[store.Block]:
+    """Read `path` as `load` does, some lines at a time; ids are the names of features."""
+    seen: dict[float, bool] = {-1.0: False, 0.0: False}
+    empty = True
+    for first_line, text in line_blocks(path, _WHAT):
+        block = _convert(path, text.split(b"\n")[:-1], first_line)
+        _check_convention(path, block, seen)
+        empty = empty and not len(block.labels)
+        labels = np.where(block.labels > 0, np.float32(1), np.float32(0))
+        yield store.Block(block.lengths, block.ids.view(np.uint64), block.values, labels)
+    if empty:
         raise WorkloadError(f"svmlight file {path} holds no example")
-
-    lengths = np.concatenate([block.lengths for block in blocks])
-    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=indptr[1:])
-    ids, features = np.unique(np.concatenate([block.ids for block in blocks]), return_inverse=True)
-    labels = _binary_labels(
-        path,
-        np.concatenate([block.labels for block in blocks]),
-        np.concatenate([block.lines for block in blocks]),
-    )
-    values = np.concatenate([block.values for block in blocks])
-    return Examples(indptr, features.astype(np.int64), values, labels), ids
-
-
-def _cache_name(path: Path) -> str:
-    try:
-        resolved = path.resolve(strict=True)
-        stat = resolved.stat()
-    except OSError as error:
-        raise WorkloadError(f"cannot read svmlight file {path}: {error.strerror}") from error
-    if not resolved.is_file():
-        raise WorkloadError(f"cannot read svmlight file {path}: not a regular file")
-    identity = f"{resolved}\0{stat.st_size}\0{stat.st_mtime_ns}"
-    return f"svmlight-{hashlib.sha256(identity.encode(errors='surrogateescape')).hexdigest()[:24]}"
-
-
-def _from_cache(name: str) -> tuple[Examples, int] | None:
-    arrays = cache.load(name)
-    try:
-        if arrays is None:
-            return None
-        num_features = int(arrays.pop("num_features")[0])
-        examples = Examples(**arrays)
-        examples.validate(num_features)
-    except (KeyError, IndexError, TypeError, WorkloadError):
-        return None  # damaged: to be parsed and stored anew
-    return examples, num_features
 
 
 def _convert(path: Path, lines: Sequence[bytes], first_line: int) -> _Block:
@@ -229,13 +175,18 @@ def _quote(token: bytes) -> str:
     return repr(shown + ("…" if len(token) > 40 else ""))
 
 
-def _binary_labels(path: Path, labels: NDArray[np.float64], lines: Int64Array) -> Float32Array:
-    """Map {-1, +1} and {0, 1} to {0, 1}; a mixture is refused at its first line."""
-    negative, zero = labels == -1.0, labels == 0.0
-    if negative.any() and zero.any():
-        mixed = max(int(np.argmax(negative)), int(np.argmax(zero)))
+def _check_convention(path: Path, block: _Block, seen: dict[float, bool]) -> None:
+    """Refuse a label -1 in a file with 0, or the other way round, at the first that is either.
+
+    `seen` says which of the two there were so far.
+    """
+    first = {label: np.flatnonzero(block.labels == label) for label in seen}
+    before = {label for label, was in seen.items() if was}
+    for label, at in first.items():
+        seen[label] = seen[label] or bool(len(at))
+    if all(seen.values()):
+        mixed = max(int(at[0]) for label, at in first.items() if len(at) and label not in before)
         raise WorkloadError(
-            f"{path}, line {lines[mixed]}: label {_LABELS[float(labels[mixed])]} in a file with "
-            f"both 0 and -1; use -1 and +1, or 0 and 1"
+            f"{path}, line {block.lines[mixed]}: label {_LABELS[float(block.labels[mixed])]} in a "
+            "file with both 0 and -1; use -1 and +1, or 0 and 1"
         )
-    return np.where(labels > 0, np.float32(1), np.float32(0))

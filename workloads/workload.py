@@ -13,9 +13,9 @@ from workloads.datasets import Dataset, open_dataset
 from workloads.errors import WorkloadError
 from workloads.examples import Examples, Float32Array, Int64Array
 from workloads.models import Model, make_model
+from workloads.part import Part
 from workloads.schedule import Schedule
 
-_BLOCK_EXAMPLES = 1024
 MAX_SEED = 2**53 - 1
 """The largest seed, one that survives a trip through JSON."""
 
@@ -30,7 +30,7 @@ class Workload:
         self,
         dataset: Dataset,
         model: Model,
-        parts: tuple[Examples, Examples],
+        parts: tuple[Part, Part],
         schedule: Schedule,
         seed: int,
     ) -> None:
@@ -90,7 +90,7 @@ class Workload:
 
     def evaluate(self, params: Float32Array) -> dict[str, float]:
         """Quality on the test part: `rmse` for ratings, `auc` and `log_loss` for 0 and 1."""
-        scores = self.model.scores(self.test, params)
+        scores = np.concatenate([self.model.scores(some, params) for some in self.test.blocks()])
         if self.dataset.task == "rating":
             return {"rmse": metrics.rmse(self.test.labels, scores)}
         return {
@@ -112,22 +112,20 @@ class Workload:
         The sample is that of `sample_keys`. Examples tell more of a key than batches do: of two
         keys that are in every batch, the one that more examples touch is the hotter.
         """
-        drawn = self.train.take(self._sample(fraction, seed))
+        drawn = self.train.select(self._sample(fraction, seed))
         return self.count_keys(drawn), len(drawn)
 
-    def count_keys(self, examples: Examples) -> Int64Array:
-        """Return how many examples touch each key, int64[num_keys]."""
-        features = examples.feature_counts(self.dataset.num_features)
-        return self.model.key_counts(features, len(examples))
+    def count_keys(self, part: Part) -> Int64Array:
+        """Return how many examples of a part touch each key, int64[num_keys]."""
+        features = part.feature_counts(self.dataset.num_features)
+        return self.model.key_counts(features, len(part))
 
-    def counted_blocks(self, examples: Examples) -> Iterator[tuple[NDArray[np.uint64], Int64Array]]:
+    def counted_blocks(self, part: Part) -> Iterator[tuple[NDArray[np.uint64], Int64Array]]:
         """Return the keys of blocks of examples and how many examples touch each, (uint64, int64).
 
         For counting without an array of all keys; blocks come in the order of the data.
         """
-        for start in range(0, len(examples), _BLOCK_EXAMPLES):
-            end = min(start + _BLOCK_EXAMPLES, len(examples))
-            block = examples.take(np.arange(start, end, dtype=np.int64))
+        for block in part.blocks():
             _, counts = np.unique(block.features, return_counts=True)
             yield (
                 self.model.batch_keys(block),
@@ -172,7 +170,7 @@ class Workload:
         order = np.random.default_rng([self._seed, 0x4E1D]).permutation(total).astype(np.int64)
         return self._keys_of(self.test, order[: max(total // size * size, min(size, total))])
 
-    def _keys_of(self, part: Examples, rows: Int64Array) -> Iterator[NDArray[np.uint64]]:
+    def _keys_of(self, part: Part, rows: Int64Array) -> Iterator[NDArray[np.uint64]]:
         """Return the keys of each batch of the examples at `rows` of a part of the data."""
         size = self.schedule.batch_size
         return (
