@@ -37,7 +37,7 @@
     else { row = md.row_base | (hdr.grad.row##i[ROW_BITS - 1:0] & md.row_mask); } \
     if (md.lanes_do != LANES_ADD || hdr.grad.used[i:i] == 1) { \
         cells##i.apply(hdr.libra.tag, md.lanes_do, row, hdr.grad.sign##i, magnitude##i, \
-                       md.float_bias, md.touched[i:i], hdr.digits[i], hdr.floats[i]); \
+                       md.float_bias, hdr.digits[i], hdr.floats[i]); \
     }
 
 control LibraIngress(inout headers_t hdr, inout metadata_t md,

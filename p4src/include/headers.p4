@@ -111,7 +111,6 @@ struct metadata_t {
     bit<1>      local;         /* addressed to this switch */
     bit<1>      forged;        /* the source address belongs to another port */
     bit<16>     rows;          /* all bits that are set in a row of a GRAD */
-    bitmap_t    touched;
     reason_t    reason;
 }
 

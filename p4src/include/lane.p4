@@ -39,7 +39,7 @@ control LaneAlign(in job_slot_t job_slot, in bit<8> exponent, in bit<23> fractio
 
 control LaneCells(in tag_t tag, in bit<2> lanes_do, in row_t row, in bit<1> sign,
                   in magnitude_t magnitude, in bit<8> float_bias,
-                  inout bit<1> touched, inout digits_h digits, inout float32_h float32) {
+                  inout digits_h digits, inout float32_h float32) {
     register<cell_t>(CELLS) cells;
     cell_t cell;
     bit<32> index;
@@ -70,7 +70,6 @@ control LaneCells(in tag_t tag, in bit<2> lanes_do, in row_t row, in bit<1> sign
     }
 
     action read_digits() {
-        touched = 1;
         digits.setValid();
         digits.d1 = cell[63:32];
         digits.d0 = cell[31:0];
@@ -90,7 +89,6 @@ control LaneCells(in tag_t tag, in bit<2> lanes_do, in row_t row, in bit<1> sign
         }
     }
     action join() {
-        touched = 1;
         float32.setValid();
         float32.value = 0;
         exponent = 0;

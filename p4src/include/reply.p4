@@ -21,13 +21,13 @@ control Reply(inout headers_t hdr, in metadata_t md) {
         hdr.ipv4.total_len = IPV4_BYTES + UDP_BYTES + LIBRA_BYTES;
         turn_around();
     }
-    action drained() {
+    action drained(in bitmap_t touched) {
         hdr.libra.op = OP_DRAINED;
         hdr.drained.setValid();
         hdr.drained.row = hdr.drain.row;
         hdr.drained.format = hdr.drain.format;
         hdr.drained.hops = hdr.drain.hops;
-        hdr.drained.used = md.touched;
+        hdr.drained.used = touched;
         hdr.drain.setInvalid();
         hdr.udp.length = UDP_BYTES + LIBRA_BYTES + DRAINED_BYTES;
         hdr.ipv4.total_len = IPV4_BYTES + UDP_BYTES + LIBRA_BYTES + DRAINED_BYTES;
@@ -49,7 +49,10 @@ control Reply(inout headers_t hdr, in metadata_t md) {
     }
 
 #define CELL_LENGTH(i) \
-    if (md.touched[i:i] == 1) { bytes = bytes + cell_bytes; }
+    if (hdr.digits[i].isValid() || hdr.floats[i].isValid()) { \
+        touched[i:i] = 1; \
+        bytes = bytes + cell_bytes; \
+    }
 
     apply {
         if (md.reason == REASON_AGGREGATED) {
@@ -59,8 +62,9 @@ control Reply(inout headers_t hdr, in metadata_t md) {
         } else if (md.reason == REASON_DRAINED) {
             bit<16> cell_bytes = (hdr.drain.format == FORMAT_DIGITS) ? 16w8 : 16w4;
             bit<16> bytes = 0;
-            drained();
+            bitmap_t touched = 0;
             EACH_LANE(CELL_LENGTH)
+            drained(touched);
             add_length(bytes);
         } else if (md.reason == REASON_PROBED) {
             probed();
