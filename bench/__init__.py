@@ -1,1 +1,1 @@
-"""Benchmarks: ratios measured side by side in one run, with the conditions they were measured in."""
+"""Benchmarks: ratios measured side by side in one run, and the conditions of it."""

@@ -101,8 +101,11 @@ def grads(
     Args:
         layout: of the program.
         count: of packets; sequence numbers run from 1.
-        job, epoch, rank: who sends; round 0.
-        source, server: IPv4 addresses.
+        job: its number.
+        epoch: its epoch; the round is 0.
+        rank: of the worker.
+        source: IPv4 address of the worker.
+        server: IPv4 address that GRADs go to.
         rows: of the job.
         lanes: how many lanes each packet uses, the first ones; default all.
         seed: of rows and gradients.

@@ -19,7 +19,7 @@ MAX_WORKERS = 100
 
 
 class NotAggregated(LibraError):
-    """The switch answered, but did not add up what it was sent: nothing measured is worth a thing."""
+    """The switch answered, but did not add up what it was sent: the numbers mean nothing."""
 
 
 def host(port: int) -> Attachment:
@@ -84,5 +84,3 @@ class BenchJob:
         if others:
             raise NotAggregated(f"{target}: packets were not aggregated: {others}")
         return reasons["aggregated"]
-
-

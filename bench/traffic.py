@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parent / "traffic.c"
 
 
 class TrafficFailed(LibraError):
-    """The load generator could not open or use an interface, or an answer was not what it must be."""
+    """The load generator or the reflector could not open or use an interface."""
 
 
 class _Flow(ctypes.Structure):

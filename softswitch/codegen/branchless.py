@@ -34,6 +34,8 @@ MAX_ASSIGNMENTS = 4
 MAX_TERMS = 24
 """Of one assigned expression."""
 
+WIDTHS = {"uint8_t": 8, "uint16_t": 16, "uint32_t": 32, "uint64_t": 64, "u128": 128}
+
 _CHEAP = frozenset(["+", "-", "&", "|", "^", "~", "<<", ">>"])
 
 
@@ -122,10 +124,36 @@ def statements(expressions: Expressions, choice: Choice) -> Iterator[str]:
     for i, target in enumerate(targets):
         width = layout.field_type(target).width
         kind, place = c_type(width), expressions.field(target)
-        values = []
-        for name, side in (("y", choice.yes), ("n", choice.no)):
-            value = next((v for t, v in reversed(side) if t == target), target)
-            yield f"const {kind} {name}{i} = ({kind})({expressions.store(value, width)});"
-            values.append(f"{name}{i}")
+        yes, no = (
+            next((value for t, value in side if t == target), target)
+            for side in (choice.yes, choice.no)
+        )
+        yield f"const {kind} n{i} = ({kind})({expressions.store(no, width)});"
+        if width == WIDTHS.get(kind) and _is_negative(expressions, yes, no, width):
+            blends.append(f"{place} = ({kind})((n{i} ^ -({kind})q) + q);")
+            continue
+        yield f"const {kind} y{i} = ({kind})({expressions.store(yes, width)});"
         blends.append(f"{place} = ({kind})(n{i} ^ ((n{i} ^ y{i}) & -({kind})q));")
     yield from blends
+
+
+def _is_negative(expressions: Expressions, a: Expr, b: Expr, width: int) -> bool:
+    """Whether a is -b modulo 2^width, as far as can be seen."""
+    a, b = _bare(expressions, a, width), _bare(expressions, b, width)
+    if not isinstance(a, Op) or a.op != "-" or len(a.args) != 2 or a.args[0] != Const(0):
+        return False
+    return _bare(expressions, a.args[1], width) == b
+
+
+def _bare(expressions: Expressions, expr: Expr, width: int) -> Expr:
+    """Return an expression without masks that change nothing below bit `width`."""
+    while isinstance(expr, Op) and expr.op == "&" and isinstance(expr.args[1], Const):
+        inner, mask = expr.args[0], expr.args[1].value
+        low, high = expressions.ranges.of(inner)
+        keeps_low = mask >= 0 and mask + 1 & mask == 0 and mask.bit_length() >= width
+        if not keeps_low and not (
+            low >= 0 and mask >= 0 and high & ~mask == 0 and mask + 1 & mask == 0
+        ):
+            break
+        expr = inner
+    return expr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from softswitch.codegen.bitpack import Packer
 from softswitch.codegen.expressions import Expressions, literal
@@ -33,9 +33,9 @@ def _add_to_sum(_base: str, byte: int, text: str, count: int) -> Iterator[str]:
     """Yield the addition of `count` bytes at offset `byte` to a one's complement sum."""
     # 2^16 is 1 modulo 2^16 - 1: only whether the bytes end at an odd offset matters.
     if (byte + count) % 2:
-        yield f"sum = ss_csum_add_odd(sum, {text});"
+        yield f"part = ss_csum_add_odd(part, {text});"
     else:
-        yield f"sum = ss_csum_add(sum, {text});"
+        yield f"part = ss_csum_add(part, {text});"
 
 
 def _constant_parts(item: CalculationInput) -> Iterator[tuple[str, int]]:
@@ -93,8 +93,8 @@ class Calculations:
         yield "{"
         lengths = [sum(self._width(i) for i in items) for _, items in runs]
         varbit = any(self._is_varbit(i) for i in inputs)
-        whole_words = not any(n % 16 for n in lengths[:-1]) and not any(n % 8 for n in lengths[-1:])
-        if calculation.algorithm in _SUMS and whole_words and not payload and not varbit:
+        whole_bytes = not any(n % 8 for n in lengths)
+        if calculation.algorithm in _SUMS and whole_bytes and not payload and not varbit:
             yield from self._sum(runs)
             return
         yield f"    uint8_t buf[{room}{' + SS_HEADROOM + SS_MAX_PACKET' if payload else ''}];"
@@ -117,16 +117,35 @@ class Calculations:
     def _sum(self, runs: list[tuple[int, list[CalculationInput]]]) -> Iterator[str]:
         """Yield the body of an Internet checksum that needs no copy of its input."""
         yield "    uint64_t sum = 0;"
+        yield "    uint32_t odd = 0; (void)odd; /* whether the next run starts at an odd byte */"
+        ever_odd = False
         for owner, items in runs:
-            packer = Packer("", store=_add_to_sum)
-            for item in items:
-                self._pack(packer, item)
             condition = "" if owner < 0 else f"if ({self.layout.static_valid(owner)}) "
             yield f"    {condition}{{"
-            yield from (f"        {line}" for line in packer.lines)
+            yield "        uint64_t part = 0;"
+            yield from (f"        {line}" for line in self._add_run(owner, items))
+            yield f"        sum += {'ss_csum_turn(part, odd)' if ever_odd else 'part'};"
+            if sum(self._width(i) for i in items) % 16:
+                ever_odd = True
+                yield "        odd ^= 1;"
             yield "    }"
         yield "    return ss_csum_fold(sum);"
         yield "}"
+
+    def _add_run(self, owner: int, items: list[CalculationInput]) -> Iterator[str]:
+        """Yield the statements that add inputs of one header."""
+        refs = [ref for item in items for ref in self._field_refs(item)]
+        fields = [self.program.field(*ref) for ref in refs]
+        follow = all(a.offset + a.width == b.offset for a, b in pairwise(fields))
+        if owner in self.layout.views and follow and fields[0].offset % 8 == 0:
+            start, end = fields[0].offset // 8, (fields[-1].offset + fields[-1].width) // 8
+            view = self.layout.view(owner)
+            yield f"part = ss_csum_add_bytes(part, {view} + {start}, {end - start});"
+            return
+        packer = Packer("", store=_add_to_sum)
+        for item in items:
+            self._pack(packer, item)
+        yield from packer.lines
 
     def _owner(self, item: CalculationInput) -> int:
         """Return the header whose validity decides about an input, or -1."""

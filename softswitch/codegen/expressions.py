@@ -268,10 +268,13 @@ class Expressions:
                 return f"(({own}){inner} << {amount})"
             case Op(op="<<", args=(a, amount)):
                 return f"ss_shl{size}({self.modular(a, bits)}, {self.length(amount)})"
-            case Op(op=">>"):
+            case Op(op=">>", args=(a, amount)):
                 cut = self._cut_wide(expr, bits)
                 if cut is not None:
                     return f"({own}){cut}"
+                # What is needed of a 128-bit number often lies in its low half.
+                if isinstance(amount, Const) and 0 <= amount.value <= 64 - bits:
+                    return f"({self.modular(a, bits + amount.value)} >> {amount.value})"
             case Op(op="?", args=(cond, yes, no)):
                 yes_text, no_text = self.modular(yes, bits), self.modular(no, bits)
                 return f"({self.boolean(cond)} ? {yes_text} : {no_text})"

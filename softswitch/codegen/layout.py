@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from softswitch.codegen.loads import read_bits
 from softswitch.codegen.locality import local_fields
+from softswitch.codegen.views import NATIVE_BITS, find_views
 from softswitch.ir import Field, HeaderExpr, HeaderRef
 from softswitch.program import FieldType, HeaderType, Program
-
-NATIVE_BITS = 128
-"""Wider fields are arrays of bytes: they can be extracted, copied, cut and emitted."""
 
 
 def c_type(width: int) -> str:
@@ -49,6 +48,16 @@ class Layout:
     def locals(self) -> dict[tuple[int, int], str]:
         """The metadata fields that are local variables of a piece of a pipeline."""
         return local_fields(self.program)
+
+    @cached_property
+    def views(self) -> frozenset[int]:
+        """The headers that are pointers into the packet."""
+        return find_views(self.program)
+
+    @staticmethod
+    def view(header: int) -> str:
+        """Return the lvalue of the pointer of a header that is a view."""
+        return f"p->h.v{header}"
 
     def local_piece(self, keys: Iterable[tuple[int, int]]) -> str | None:
         """Return the piece whose local variables are among these fields."""
@@ -147,7 +156,11 @@ class Layout:
         return f"{pointer}->h.h{index}"
 
     def static_field(self, header: int, field: int, pointer: str = "p") -> str:
-        """Return the lvalue of a field given by indices."""
+        """Return the lvalue of a field given by indices; of a view it can only be read."""
+        if header in self.views:
+            info = self.program.field(header, field)
+            text = read_bits(self.view(header), info.offset, info.width)
+            return f"(({c_type(info.width)})({text}))"
         if (header, field) in self.locals:
             return f"l->h{header}_f{field}"
         if self.program.headers[header].metadata:
@@ -184,10 +197,14 @@ class Layout:
             size = self.depth(stack.index) + 1
             yield f"    {self.struct_name(stack.type)} s{stack.index}[{size}];"
         for header in self.program.headers:
-            if not header.metadata and header.stack is None:
+            if header.index in self.views:
+                yield f"    const uint8_t *v{header.index};"
+            elif not header.metadata and header.stack is None:
                 yield f"    {self.struct_name(header.type)} h{header.index};"
         yield "    uint8_t none;"
         yield "};"
+        largest = max((self.program.headers[h].type.width // 8 for h in self.views), default=0)
+        yield f"static const uint8_t ss_no_header[{largest} + SS_SLACK];"
 
     def _meta(self) -> Iterator[str]:
         """Yield struct ss_meta, wide members first so that no space is lost to alignment."""

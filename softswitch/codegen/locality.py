@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from softswitch.ir import ActionNode, ConditionNode, Field, HeaderRef, Node, TableNode
 from softswitch.program import Pipeline, Program
 
-CHUNK_COST = 400
+CHUNK_COST = 4000
 """Primitives per function: keeps the compiler's time proportional to the size of the program."""
 
 FieldKey = tuple[int, int]

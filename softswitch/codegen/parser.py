@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from softswitch.codegen.actions import Actions
-from softswitch.codegen.bitpack import extract, read_bits
+from softswitch.codegen.bitpack import extract
 from softswitch.codegen.expressions import Expressions, literal
 from softswitch.codegen.layout import is_wide
+from softswitch.codegen.loads import read_bits
 from softswitch.codegen.value_sets import value_set_test
 from softswitch.ir import (
     AdvanceOp,
@@ -74,6 +75,7 @@ class Parser:
         yield "    unsigned steps = 0;"
         yield "    (void)c; (void)end; (void)steps;"
         yield f"    p->x.error = {self.error('NoError')};"
+        yield from (f"    {self.layout.view(h)} = ss_no_header;" for h in sorted(self.layout.views))
         for index in self.order:
             yield f"S{index}: __attribute__((unused));"
             yield from self._state(index, self.program.parse_states[index])
@@ -207,7 +209,11 @@ class Parser:
     def _extract(self, header: int, bits: Expr | None) -> Iterator[str]:
         header_type = self.program.headers[header].type
         yield from self._measure(header_type, bits)
-        yield from self._fill(header_type, self.layout.header(header))
+        if header in self.layout.views:
+            yield f"    {self.layout.view(header)} = d;"
+            yield f"    d += {header_type.width // 8};"
+        else:
+            yield from self._fill(header_type, self.layout.header(header))
         yield f"    {self.layout.make_valid(header)}"
         yield "    }"
 

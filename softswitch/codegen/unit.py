@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from softswitch.codegen.actions import Actions
-from softswitch.codegen.bitpack import emit
 from softswitch.codegen.calculations import Calculations
+from softswitch.codegen.deparser import deparser, keep_views, kept_struct
 from softswitch.codegen.digests import digest_words
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import Layout
@@ -44,11 +44,13 @@ def _lines(program: Program) -> Iterator[str]:
     yield from _sizes(layout)
     yield from layout.structs()
     yield from saved_struct(layout)
+    yield from kept_struct(layout)
     yield from state_struct(layout)
     yield '#include "core.h"\n#include "digests.h"\n#include "log.h"'
     yield from accessors(layout)
     yield from state_functions(layout)
     yield from saved_functions(layout)
+    yield from keep_views(layout)
     yield from calculations.functions()
     for action in program.actions:
         yield from actions.function(action)
@@ -57,7 +59,7 @@ def _lines(program: Program) -> Iterator[str]:
     yield from Parser(expressions, actions).function()
     yield from PipelineCode(expressions, program.ingress).functions()
     yield from PipelineCode(expressions, program.egress).functions()
-    yield from _deparser(layout)
+    yield from deparser(layout)
     yield '#include "batch.h"'
 
 
@@ -81,23 +83,3 @@ def _sizes(layout: Layout) -> Iterator[str]:
         "SS_HEADROOM": (header_bytes + 127) // 64 * 64,
     }
     yield from (f"#define {name} {value}" for name, value in sizes.items())
-
-
-def _deparser(layout: Layout) -> Iterator[str]:
-    def size(header: int) -> str:
-        header_type = layout.program.headers[header].type
-        return layout.size_bytes(header_type, layout.header(header))
-
-    order = layout.program.deparser
-    terms = [f"{layout.static_valid(h)} * {size(h)}" for h in order]
-    yield "static inline uint32_t ss_emit_size(const struct ss_phv *p)"
-    yield f"{{ (void)p; return (uint32_t)({' + '.join(terms) or '0'}); }}"
-    yield "static void ss_emit(const struct ss_phv *p, uint8_t *d)"
-    yield "{"
-    yield "    (void)p; (void)d;"
-    for h in order:
-        yield f"    if ({layout.static_valid(h)}) {{"
-        yield from (f"        {line}" for line in emit(layout, h, "d"))
-        yield f"        d += {size(h)};"
-        yield "    }"
-    yield "}"

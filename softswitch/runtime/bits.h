@@ -58,6 +58,15 @@ static inline void ss_st64(uint8_t *d, uint64_t v)
     memcpy(d, &w, 8);
 }
 
+/* Whether any of n bytes is not zero. */
+static inline bool ss_any(const uint8_t *d, uint32_t n)
+{
+    uint8_t all = 0;
+    for (uint32_t i = 0; i < n; i++)
+        all |= d[i];
+    return all != 0;
+}
+
 /* Bits [offset, offset + width) of a packet whose `avail` bytes are valid; width up to 128. */
 static inline u128 ss_peek_bits(const uint8_t *d, uint32_t offset, uint32_t width)
 {

@@ -74,6 +74,7 @@ struct ss_job {
     struct ss_buf *buf;
     uint32_t session;
     struct ss_phv phv;
+    struct ss_kept kept; /* what views of phv point at */
 };
 
 struct ss_replicas {

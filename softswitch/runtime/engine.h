@@ -1,7 +1,7 @@
 /* A packet's way through the switch: parser, ingress, replication, egress, deparser.
  *
  * Generated code provides ss_parse, ss_ingress, ss_egress, ss_update_checksums, ss_emit_size,
- * ss_emit, ss_save_list, ss_load_list and the accessors of the standard metadata. */
+ * ss_emit, ss_save_list, ss_load_list, ss_keep_views and the accessors of the standard metadata. */
 #ifndef SS_ENGINE_H
 #define SS_ENGINE_H
 
@@ -75,6 +75,7 @@ static void ss_clone_egress(struct ss_ctx *c, const struct ss_phv *p, const stru
         return;
     }
     job->phv = *p;
+    ss_keep_views(&job->phv, &job->kept);
     ss_preserve(&job->phv, p, p->x.clone_list);
     ss_set_instance_type(&job->phv, SS_EGRESS_CLONE);
     ss_clear_requests(&job->phv.x);

@@ -15,6 +15,37 @@ static inline uint64_t ss_csum_add_odd(uint64_t sum, uint64_t v)
     return ss_csum_add(ss_csum_add(sum, v << 8), v >> 56);
 }
 
+/* The sum of words that start at an odd byte of the whole, where `odd`: their bytes change places. */
+static inline uint64_t ss_csum_turn(uint64_t sum, uint32_t odd)
+{
+    sum = (sum & 0xffffffff) + (sum >> 32);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return odd ? __builtin_bswap16((uint16_t)sum) : sum;
+}
+
+/* Adds bytes of a packet. They are summed in the processor's order: swapping the bytes of a one's
+ * complement sum is swapping those of its terms. */
+static inline uint64_t ss_csum_add_bytes(uint64_t sum, const uint8_t *d, uint32_t n)
+{
+    uint64_t part = 0;
+    uint32_t i = 0, word;
+    uint16_t half;
+    for (; i + 4 <= n; i += 4) {
+        memcpy(&word, d + i, 4);
+        part += word;
+    }
+    if (i + 2 <= n) {
+        memcpy(&half, d + i, 2);
+        part += half;
+        i += 2;
+    }
+    if (i < n)
+        part += d[i];
+    return sum + ss_csum_turn(part, 1);
+}
+
 static inline uint64_t ss_csum_fold(uint64_t sum)
 {
     sum = (sum & 0xffffffff) + (sum >> 32);
