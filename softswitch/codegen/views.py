@@ -85,4 +85,5 @@ def _headers_of(arg: Arg) -> Iterator[int]:
     if isinstance(arg, HeaderRef):
         yield arg.header
     elif isinstance(arg, UnionRef):
-        yield from arg.headers
+        for header in arg.headers:
+            yield from _headers_of(header)
