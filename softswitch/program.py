@@ -68,7 +68,7 @@ class FieldType:
     """A field of a header type; `offset` is in bits from the start of the header.
 
     The width of a varbit field is its largest one, and fields that follow it have the offset that
-    they have when it is empty.
+    they have when it is empty. What is assigned to a saturating field is clamped to its range.
     """
 
     name: str
@@ -76,6 +76,7 @@ class FieldType:
     signed: bool
     offset: int
     varbit: bool = False
+    saturating: bool = False
 
 
 @dataclass(frozen=True)
@@ -319,6 +320,7 @@ class Program:
     ingress: Pipeline
     egress: Pipeline
     deparser: tuple[int, ...]
+    deparser_primitives: tuple[Primitive, ...]
     aliases: dict[str, tuple[int, int]]
 
     def field(self, header: int, field: int) -> FieldType:

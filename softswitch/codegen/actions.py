@@ -11,7 +11,7 @@ from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import Layout, c_type, is_wide
 from softswitch.codegen.locality import fields_of
 from softswitch.codegen.state import meter_run
-from softswitch.errors import BadProgram, UnsupportedConstruct
+from softswitch.errors import BadProgram
 from softswitch.ir import (
     Arg,
     ArrayRef,
@@ -80,11 +80,8 @@ class Actions:
         """Yield the definition of an action's function."""
         params = ""
         for i, param in enumerate(action.params):
-            if is_wide(param.width):
-                raise UnsupportedConstruct(
-                    f"action parameter of {param.width} bits", f"action {action.name!r}"
-                )
-            params += f", {c_type(param.width)} a{i}"
+            kind = "const uint64_t *" if is_wide(param.width) else f"{c_type(param.width)} "
+            params += f", {kind}a{i}"
         piece = takes_locals(self.layout, action)
         # Inlining is what turns the local variables of a piece into registers.
         inline = "inline" if piece is None else "inline __attribute__((always_inline))"
@@ -135,6 +132,8 @@ class Actions:
                 yield from self._assign_stack(to, source)
             case "add_header", (target,):
                 yield from self._add_header(_header(target))
+            case "add_header_fast", (target,):
+                yield self._make_valid(_header(target))
             case "remove_header", (target,):
                 yield from self._remove_header(_header(target))
             case "push" | "pop", (StackRef(stack=stack), count):
@@ -260,7 +259,10 @@ class Actions:
         if self.layout.header_type(to).name != self.layout.header_type(source).name:
             raise BadProgram(f"{self.e.where}: headers of different types are assigned")
         if self.layout.is_metadata(to) or self.layout.is_metadata(source):
-            raise UnsupportedConstruct("assignment of a whole metadata struct", self.e.where)
+            for i, kind in enumerate(self.layout.header_type(to).fields):
+                a, b = Field(to, i), Field(source, i)
+                yield self._assign_varbit(a, b) if kind.varbit else self.assign(a, b)
+            return
         yield f"if (({self.e.valid(to)} = {self.e.valid(source)}))"
         yield f"    {{ {self.e.header(to)} = {self.e.header(source)}; {self._make_valid(to)} }}"
 
@@ -340,10 +342,11 @@ class Actions:
         yield "}"
 
     def _log(self, text: str, items: tuple[Expr, ...]) -> str:
-        values = ", ".join(
-            f"(i128)({self.e.boolean(x) if is_bool(x) else self.e.exact(x)})" for x in items
-        )
-        array = f"(const i128[]){{{values}}}" if items else "NULL"
+        values = []
+        for item in items:
+            limbs, count = self.e.wide.exact(Op("b2d", (item,)) if is_bool(item) else item)
+            values.append(f"{{{limbs}, {count}}}")
+        array = f"(const struct ss_number[]){{{', '.join(values)}}}" if items else "NULL"
         return f"ss_log_message(c, {c_string(text)}, {array}, {len(items)});"
 
 

@@ -16,8 +16,11 @@ def extract(header_type: HeaderType, target: str, base: str) -> Iterator[str]:
     """
     for i, field in enumerate(header_type.fields):
         if field.varbit:
-            start = f"{base} + {field.offset // 8}"
-            yield f"{target}.f{i}_len = (uint16_t)n; memcpy({target}.f{i}, {start}, n);"
+            yield f"{target}.f{i}_len = (uint16_t)n;"
+            if field.offset % 8:
+                yield f"ss_get_bits({target}.f{i}, n, {base}, {field.offset}, n * 8);"
+            else:
+                yield f"memcpy({target}.f{i}, {base} + {field.offset // 8}, n);"
             base = f"({base} + n)"
         elif is_wide(field.width) and (field.offset % 8 or field.width % 8):
             size = f"{(field.width + 7) // 8}"
@@ -111,8 +114,14 @@ class Packer:
 def emit(layout: Layout, header: int, base: str) -> list[str]:
     """Return statements that write a header's bytes at `base`."""
     info = layout.program.headers[header]
+    if any(f.varbit and f.offset % 8 for f in info.type.fields):
+        size = layout.size_bytes(info.type, layout.header(header))
+        lines = [f"memset({base}, 0, {size}); uint32_t bits = 0;"]
+        for i in range(len(info.type.fields)):
+            lines += append_bits(layout, (header, i), base)
+        return lines
     packer = Packer(base)
-    lines: list[str] = []
+    lines = []
     for i, field in enumerate(info.type.fields):
         text = layout.static_field(header, i)
         if field.varbit:
@@ -124,3 +133,18 @@ def emit(layout: Layout, header: int, base: str) -> list[str]:
         else:
             packer.put(text, field.width, 64 if field.width <= 64 else 128)
     return lines + packer.lines
+
+
+def append_bits(layout: Layout, ref: tuple[int, int], buffer: str) -> Iterator[str]:
+    """Yield statements that append a field to a bit string, of which there are `bits` bits."""
+    field, text = layout.program.field(*ref), layout.static_field(*ref)
+    if field.varbit:
+        yield f"for (uint32_t i = 0; i < {text}_len; i++)"
+        yield f"    ss_put_bits({buffer}, &bits, {text}[i], 8);"
+    elif is_wide(field.width):
+        rest = (field.width - 1) // 8
+        yield f"ss_put_bits({buffer}, &bits, {text}[0], {field.width - 8 * rest});"
+        yield f"for (uint32_t i = 1; i <= {rest}; i++)"
+        yield f"    ss_put_bits({buffer}, &bits, {text}[i], 8);"
+    else:
+        yield f"ss_put_bits({buffer}, &bits, {text}, {field.width});"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby, pairwise
 
-from softswitch.codegen.bitpack import Packer
-from softswitch.codegen.expressions import Expressions, literal
+from softswitch.codegen.bitpack import Packer, append_bits
+from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import is_wide
+from softswitch.codegen.wide import literal
 from softswitch.ir import BoolConst, Calculation, CalculationInput, Checksum, Field, HeaderRef
 
 _HASHES = {
@@ -98,7 +99,7 @@ class Calculations:
             yield from self._sum(runs)
             return
         yield f"    uint8_t buf[{room}{' + SS_HEADROOM + SS_MAX_PACKET' if payload else ''}];"
-        if all(sum(self._width(i) for i in items) % 8 == 0 for _, items in runs):
+        if all(self._is_aligned(items) for _, items in runs):
             yield "    uint32_t n = 0;"
             for owner, items in runs:
                 yield from self._aligned_run(owner, items)
@@ -113,6 +114,18 @@ class Calculations:
             yield "    n += p->x.payload_len;"
         yield f"    return ss_hash_{_HASHES[calculation.algorithm]}(buf, n);"
         yield "}"
+
+    def _is_aligned(self, items: list[CalculationInput]) -> bool:
+        """Return True when inputs, and varbit fields within them, are whole bytes."""
+        offset = 0
+        for item in items:
+            for ref in self._field_refs(item):
+                if self.program.field(*ref).varbit and offset % 8:
+                    return False
+                offset += self.program.field(*ref).width
+            if item.kind == "constant":
+                offset += item.width
+        return offset % 8 == 0
 
     def _sum(self, runs: list[tuple[int, list[CalculationInput]]]) -> Iterator[str]:
         """Yield the body of an Internet checksum that needs no copy of its input."""
@@ -204,17 +217,7 @@ class Calculations:
         condition = "" if owner < 0 else f"if ({self.layout.static_valid(owner)}) "
         yield f"    {condition}{{"
         for ref in self._field_refs(item):
-            field, text = self.program.field(*ref), self.layout.static_field(*ref)
-            if field.varbit:
-                yield f"        for (uint32_t i = 0; i < {text}_len; i++)"
-                yield f"            ss_put_bits(buf, &bits, {text}[i], 8);"
-            elif is_wide(field.width):
-                rest = (field.width - 1) // 8
-                yield f"        ss_put_bits(buf, &bits, {text}[0], {field.width - 8 * rest});"
-                yield f"        for (uint32_t i = 1; i <= {rest}; i++)"
-                yield f"            ss_put_bits(buf, &bits, {text}[i], 8);"
-            else:
-                yield f"        ss_put_bits(buf, &bits, {text}, {field.width});"
+            yield from (f"        {line}" for line in append_bits(self.layout, ref, "buf"))
         for text, width in _constant_parts(item):
             yield f"        ss_put_bits(buf, &bits, {text}, {width});"
         yield "    }"

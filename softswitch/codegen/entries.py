@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from softswitch.codegen.layout import c_type
+from softswitch.codegen.layout import c_type, is_wide
 from softswitch.program import Action
 
 
@@ -15,11 +15,18 @@ def entry_struct(name: str, actions: Sequence[Action]) -> Iterator[str]:
     yield "    union {"
     for position, action in enumerate(actions):
         if action.params:
-            fields = " ".join(f"{c_type(p.width)} a{i};" for i, p in enumerate(action.params))
+            fields = " ".join(_member(f"a{i}", p.width) for i, p in enumerate(action.params))
             yield f"        struct {{ {fields} }} d{position};"
     yield "        uint8_t none;"
     yield "    };"
     yield "};"
+
+
+def _member(name: str, width: int) -> str:
+    """Return the struct member of a parameter; one of more than 128 bits is limbs."""
+    if is_wide(width):
+        return f"uint64_t {name}[{(width + 63) // 64}];"
+    return f"{c_type(width)} {name};"
 
 
 def encoder(name: str, struct: str, actions: Sequence[Action]) -> Iterator[str]:
@@ -40,6 +47,8 @@ def encoder(name: str, struct: str, actions: Sequence[Action]) -> Iterator[str]:
             target = f"e->d{position}.a{i}"
             if param.width <= 64:
                 yield f"        {target} = ({c_type(param.width)})w[{word}];"
+            elif is_wide(param.width):
+                yield f"        memcpy({target}, w + {word}, sizeof {target});"
             else:
                 yield f"        {target} = SS_U128(w[{word + 1}], w[{word}]);"
             word += (param.width + 63) // 64

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from softswitch.codegen.layout import Layout, c_type, is_wide
 from softswitch.codegen.ranges import Range, Ranges, join, native_type
-from softswitch.codegen.wide import Wide
+from softswitch.codegen.wide import Wide, literal
 from softswitch.errors import UnsupportedConstruct
 from softswitch.ir import (
     BoolConst,
@@ -32,17 +32,6 @@ from softswitch.ir import (
 
 _RING = frozenset(["+", "-", "*", "&", "|", "^"])
 _SIGNED = frozenset(["int64_t", "i128"])
-
-
-def literal(value: int) -> str:
-    """Return a C constant for an integer of up to 128 bits."""
-    if 0 <= value < 1 << 64:
-        return f"UINT64_C({value})" if value >= 1 << 31 else str(value)
-    if -(1 << 63) < value < 0:
-        return f"(-INT64_C({-value}))"
-    unsigned = value & ((1 << 128) - 1)
-    text = f"SS_U128(UINT64_C({unsigned >> 64}), UINT64_C({unsigned & (1 << 64) - 1}))"
-    return f"((i128){text})" if value < 0 else text
 
 
 class Expressions:

@@ -83,6 +83,7 @@ def _node_fields(program: Program, node: Node) -> Iterator[FieldKey]:
 def _shared_fields(program: Program) -> Iterator[FieldKey]:
     """Yield the fields that something outside the pipelines mentions."""
     yield from fields_of(program.parse_states)
+    yield from fields_of(program.deparser_primitives)
     for checksum in program.checksums:
         yield from fields_of(checksum.condition)
         yield checksum.header, checksum.field

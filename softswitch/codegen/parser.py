@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from softswitch.codegen.actions import Actions
 from softswitch.codegen.bitpack import extract
-from softswitch.codegen.expressions import Expressions, literal
+from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import is_wide
 from softswitch.codegen.loads import read_bits
 from softswitch.codegen.value_sets import value_set_test
+from softswitch.codegen.wide import literal
 from softswitch.ir import (
     AdvanceOp,
     Const,
@@ -194,6 +195,7 @@ class Parser:
             if size:
                 yield self._need(str(size))
             return
+        yield from self._check_all_ahead(bits)
         yield f"    uint64_t n = {self.e.length(bits)};"
         yield f"    if (n % 8) {self._fail('ParserInvalidArgument')}"
         yield "    n /= 8;"

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 from softswitch.codegen.actions import may_stop, takes_locals
 from softswitch.codegen.branchless import find_choice, statements
-from softswitch.codegen.expressions import Expressions, literal
+from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.locality import cut, fixed_call
 from softswitch.codegen.state import meter_run
 from softswitch.codegen.tables import lookup_call
+from softswitch.codegen.wide import constant
 from softswitch.ir import ActionNode, ConditionNode, Node, TableNode
 from softswitch.program import Pipeline, Table
 
@@ -94,7 +95,9 @@ class PipelineCode:
         call = fixed_call(self.program, node)
         if call is not None:
             action, params, after = call
-            yield f"    {self._call(action, [literal(v) for v in params])}"
+            kinds = self.program.actions[action].params
+            args = [constant(v, k.width) for v, k in zip(params, kinds, strict=True)]
+            yield f"    {self._call(action, args)}"
             yield f"    {self._go(after, bounds)}"
         elif isinstance(node, TableNode):
             yield from self._table(node, self.program.tables[node.table], bounds)

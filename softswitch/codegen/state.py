@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from softswitch.codegen.layout import Layout, c_type, declare, is_wide
-from softswitch.errors import UnsupportedConstruct
 from softswitch.program import MeterArray
 
 
@@ -90,10 +89,8 @@ def saved_struct(layout: Layout) -> Iterator[str]:
     yield "struct ss_saved {"
     yield "    union {"
     for fields in layout.program.field_lists.values():
-        members = " ".join(
-            declare(f"f{i}", layout.program.field(*ref).width)
-            for i, ref in enumerate(fields.fields)
-        )
+        kinds = [layout.program.field(*ref) for ref in fields.fields]
+        members = " ".join(declare(f"f{i}", k.width, varbit=k.varbit) for i, k in enumerate(kinds))
         if members:
             yield f"        struct {{ {members} }} l{fields.id};"
     yield "        uint8_t none;"
@@ -119,9 +116,10 @@ def _copies(layout: Layout, *, save: bool) -> Iterator[str]:
             saved = f"s->l{fields.id}.f{i}"
             live = layout.static_field(header, field)
             to, source = (saved, live) if save else (live, saved)
-            if layout.program.field(header, field).varbit:
-                raise UnsupportedConstruct("varbit field", f"field list {fields.id}")
-            if is_wide(layout.program.field(header, field).width):
+            info = layout.program.field(header, field)
+            if info.varbit:
+                yield f"        {to}_len = {source}_len;"
+            if info.varbit or is_wide(info.width):
                 yield f"        memcpy({to}, {source}, sizeof {to});"
             else:
                 yield f"        {to} = {source};"

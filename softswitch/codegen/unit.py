@@ -59,6 +59,7 @@ def _lines(program: Program) -> Iterator[str]:
     yield from Parser(expressions, actions).function()
     yield from PipelineCode(expressions, program.ingress).functions()
     yield from PipelineCode(expressions, program.egress).functions()
+    yield from _before_deparser(actions)
     yield from deparser(layout)
     yield '#include "batch.h"'
 
@@ -83,3 +84,12 @@ def _sizes(layout: Layout) -> Iterator[str]:
         "SS_HEADROOM": (header_bytes + 127) // 64 * 64,
     }
     yield from (f"#define {name} {value}" for name, value in sizes.items())
+
+
+def _before_deparser(actions: Actions) -> Iterator[str]:
+    yield "static inline void ss_before_deparser(struct ss_ctx *c, struct ss_phv *p)"
+    yield "{"
+    yield "    (void)c; (void)p;"
+    for i, primitive in enumerate(actions.program.deparser_primitives):
+        yield from (f"    {line}" for line in actions.primitive(primitive, i, "return;"))
+    yield "}"

@@ -53,6 +53,8 @@ def _written(program: Program) -> Iterator[int]:
     for action in program.actions:
         for primitive in action.primitives:
             yield from _written_by(primitive)
+    for primitive in program.deparser_primitives:
+        yield from _written_by(primitive)
     for state in program.parse_states:
         for op in state.ops:
             yield from _written_in_parser(op)

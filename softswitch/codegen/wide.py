@@ -27,11 +27,27 @@ def limbs_of(bounds: Range) -> int:
     return (bits + 63) // 64
 
 
+def literal(value: int) -> str:
+    """Return a C constant for an integer of up to 128 bits."""
+    if 0 <= value < 1 << 64:
+        return f"UINT64_C({value})" if value >= 1 << 31 else str(value)
+    if -(1 << 63) < value < 0:
+        return f"(-INT64_C({-value}))"
+    unsigned = value & ((1 << 128) - 1)
+    text = f"SS_U128(UINT64_C({unsigned >> 64}), UINT64_C({unsigned & (1 << 64) - 1}))"
+    return f"((i128){text})" if value < 0 else text
+
+
 def limbs(value: int, count: int) -> str:
     """Return a constant as limbs."""
     unsigned = value & (1 << 64 * count) - 1
     words = (f"UINT64_C({unsigned >> 64 * i & (1 << 64) - 1})" for i in range(count))
     return f"(const uint64_t[{count}]){{{', '.join(words)}}}"
+
+
+def constant(value: int, width: int) -> str:
+    """Return a constant of `width` bits in the form of an action's parameter."""
+    return limbs(value, (width + 63) // 64) if is_wide(width) else literal(value)
 
 
 class Wide:

@@ -11,6 +11,7 @@ from softswitch.ir import (
     ArrayRef,
     Const,
     DigestRef,
+    Expr,
     Field,
     HeaderAt,
     HeaderRef,
@@ -66,6 +67,29 @@ SIGNATURES = {
     "modify_field_rng_uniform": "fvv",
     "execute_meter": "mvf",
     "generate_digest": "vl",
+    # Of P4_14, as old compilers wrote it.
+    "add_header_fast": "h",
+    "modify_field": "fv",
+    "add_to_field": "fv",
+    "subtract_from_field": "fv",
+    "add": "fvv",
+    "subtract": "fvv",
+    "bit_and": "fvv",
+    "bit_or": "fvv",
+    "bit_xor": "fvv",
+    "shift_left": "fvv",
+    "shift_right": "fvv",
+}
+_OPERATORS = {
+    "add_to_field": "+",
+    "subtract_from_field": "-",
+    "add": "+",
+    "subtract": "-",
+    "bit_and": "&",
+    "bit_or": "|",
+    "bit_xor": "^",
+    "shift_left": "<<",
+    "shift_right": ">>",
 }
 
 
@@ -105,7 +129,21 @@ class ActionReader:
             self._arg(kind, value, f"{reader.path}.parameters[{i}]", expressions)
             for i, (kind, value) in enumerate(zip(kinds, raw, strict=True))
         )
-        return Primitive(op, args, where)
+        return Primitive(*self._assignment(op, args), where)
+
+    def _assignment(self, op: str, args: tuple[Arg, ...]) -> tuple[str, tuple[Arg, ...]]:
+        """Return a primitive that assigns a value as `assign`; others as they are."""
+        target, *values = args if op in ("assign", "modify_field", *_OPERATORS) else (None,)
+        if not isinstance(target, Field):
+            return op, args
+        operands = [value for value in values if isinstance(value, Expr)]
+        if op not in _OPERATORS:
+            value = operands[0]
+        elif len(operands) == 1:
+            value = Op(_OPERATORS[op], (target, operands[0]))
+        else:
+            value = Op(_OPERATORS[op], tuple(operands))
+        return "assign", (target, saturated(self.names, target, value))
 
     def _arg(  # noqa: PLR0911, PLR0912 - one case per kind of argument
         self, kind: str, value: Any, path: str, expressions: ExpressionReader
@@ -167,3 +205,16 @@ class ActionReader:
         if reader.text("type") != kind or name not in known:
             raise BadProgram(f"{path}: there is no {kind} {name!r}")
         return ArrayRef(kind, name)
+
+
+def saturated(names: Names, target: Field, value: Expr) -> Expr:
+    """Return what a field holds when `value` is assigned to it, before it is truncated."""
+    header = target.header
+    kind = (
+        names.headers[header.header].type
+        if isinstance(header, HeaderRef)
+        else names.stacks[header.stack].type
+    ).fields[target.field]
+    if not kind.saturating:
+        return value
+    return Op("sat_cast" if kind.signed else "usat_cast", (value, Const(kind.width)))

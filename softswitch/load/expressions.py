@@ -160,6 +160,8 @@ class ExpressionReader:
             if isinstance(left, UnionRef) and isinstance(right, UnionRef) and op in ("==", "!="):
                 return self._unions_equal(op, left, right)
             return self._checked(Op(op, (left, right)), path)
+        if op == "+":
+            return arg("right")
         if op in _UNARY:
             return self._checked(Op(op, (arg("right"),)), path)
         if op == "?":
@@ -177,7 +179,7 @@ class ExpressionReader:
             return self._union_at(arg("left"), arg("right"), path)
         if op == "access_field":
             return self._access(arg("left"), reader.data.get("right"), path)
-        if op == "dereference_header_stack":
+        if op in ("dereference_header_stack", "dereference_stack"):
             stack = arg("left")
             if not isinstance(stack, StackRef):
                 raise BadProgram(f"{path}.left must be a header stack")

@@ -18,6 +18,7 @@ from softswitch.program import (
 )
 
 MAX_FIELD_BITS = 2048
+MAX_VARBIT_BYTES = 10240
 MAX_HEADERS = 4096
 
 
@@ -33,6 +34,7 @@ class Names:
     stack_by_name: dict[str, int] = field(default_factory=dict)
     unions: dict[str, tuple[int, ...]] = field(default_factory=dict)
     union_members: dict[str, list[str]] = field(default_factory=dict)
+    length_expressions: dict[str, Reader] = field(default_factory=dict)
     union_stacks: dict[str, UnionStack] = field(default_factory=dict)
     calculations: set[str] = field(default_factory=set)
     registers: dict[str, int] = field(default_factory=dict)
@@ -97,13 +99,10 @@ def read_header_type(reader: Reader) -> HeaderType:
         signed = bool(item[2]) if len(item) > 2 else False
         if not isinstance(field_name, str) or not isinstance(width, int):
             raise BadProgram(f"{path} must be an array of a name, a width and a sign")
-        if not 1 <= width <= MAX_FIELD_BITS:
+        if not 1 <= width <= (MAX_VARBIT_BYTES * 8 if varbit else MAX_FIELD_BITS):
             raise BadProgram(f"{path}: width {width}, allowed is 1 to {MAX_FIELD_BITS} bits")
-        if varbit and offset % 8:
-            raise UnsupportedConstruct(
-                "varbit field that is not byte-aligned", f"header type {name!r}"
-            )
-        fields.append(FieldType(field_name, width, signed, offset, varbit))
+        saturating = bool(item[3]) if len(item) > 3 else False
+        fields.append(FieldType(field_name, width, signed, offset, varbit, saturating))
         offset += 0 if varbit else width
     return HeaderType(name, tuple(fields), offset)
 
@@ -115,6 +114,8 @@ def read_headers(root: Reader) -> Names:
     for reader in root.objects("header_types"):
         header_type = read_header_type(reader)
         types[header_type.name] = header_type
+        if reader.has("length_exp"):
+            names.length_expressions[header_type.name] = reader.child("length_exp")
         for i, f in enumerate(header_type.fields):
             names.field_by_name[header_type.name, f.name] = i
     readers = root.objects("headers")
@@ -131,12 +132,12 @@ def read_headers(root: Reader) -> Names:
 def _varbit_width(reader: Reader) -> int:
     """Return the largest width of a header type's varbit field."""
     name = reader.text("name")
-    if reader.has("length_exp"):
-        raise UnsupportedConstruct("length_exp of a header type", f"header type {name!r}")
     if [item[1] for item in reader.array("fields")].count("*") != 1:
         raise BadProgram(f"{reader.path}: more than one varbit field")
     fixed = sum(item[1] for item in reader.array("fields") if type(item[1]) is int)
-    width = reader.integer("max_length", 0, MAX_FIELD_BITS) * 8 - fixed
+    if not reader.has("max_length"):
+        return MAX_FIELD_BITS
+    width = reader.integer("max_length", 0, MAX_VARBIT_BYTES) * 8 - fixed
     if width % 8 or width < 8:
         raise UnsupportedConstruct(f"varbit field of up to {width} bits", f"header type {name!r}")
     return width

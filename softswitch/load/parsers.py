@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from softswitch.errors import BadProgram, UnsupportedConstruct
@@ -17,19 +18,22 @@ from softswitch.ir import (
     LastHeader,
     LookAhead,
     Op,
+    Param,
     ParserOp,
     ParseState,
+    Primitive,
     PrimitiveOp,
     SetOp,
     Transition,
     VerifyOp,
     is_bool,
 )
-from softswitch.load.actions import ActionReader
+from softswitch.load.actions import ActionReader, saturated
 from softswitch.load.expressions import ExpressionReader
 from softswitch.load.names import Names
 from softswitch.load.reader import Reader, hex_value, text_pair
 from softswitch.load.state import use_value_set
+from softswitch.program import ActionParam, HeaderType
 
 
 class ParserReader:
@@ -42,9 +46,9 @@ class ParserReader:
 
     def read(self, root: Reader) -> tuple[tuple[ParseState, ...], int | None]:
         """Return the states and the index of the first one."""
-        parsers = root.objects("parsers")
-        if len(parsers) != 1 or parsers[0].text("name") != "parser":
-            raise UnsupportedConstruct(f"{len(parsers)} parsers", "parsers")
+        parsers = [r for r in root.objects("parsers") if r.text("name") == "parser"]
+        if len(parsers) != 1:
+            raise UnsupportedConstruct("program without exactly one 'parser'", "parsers")
         readers = parsers[0].objects("parse_states")
         index = {r.text("name"): i for i, r in enumerate(readers)}
         if len(index) != len(readers):
@@ -122,7 +126,7 @@ class ParserReader:
                     raise BadProgram(f"{path}: the target of set must be a field")
                 if is_bool(value):
                     value = Op("b2d", (value,))
-                return SetOp(target, value)
+                return SetOp(target, saturated(self.names, target, value))
             case "verify":
                 condition = self.expressions.boolean(params[0], path)
                 return VerifyOp(condition, self.expressions.read(params[1], path))
@@ -136,9 +140,7 @@ class ParserReader:
 
     def _primitive(self, value: Any, path: str, where: str) -> ParserOp:
         primitive = self.actions.primitive(Reader(value, path), self.expressions, where)
-        if primitive.op in ("_jump", "_jump_if_zero"):
-            raise BadProgram(f"{path}: a jump outside of an action")
-        return PrimitiveOp(primitive)
+        return PrimitiveOp(_without_jumps(primitive, path))
 
     def _extract(self, reader: Reader, where: str, bits: Expr | None) -> ExtractOp:
         """Read what is extracted; `bits` is the length of the varbit field."""
@@ -162,9 +164,32 @@ class ParserReader:
                 raise UnsupportedConstruct(f"extract to a {kind}", where)
         if self.names.headers[header].metadata:
             raise BadProgram(f"{path}: metadata cannot be extracted")
-        if (bits is None) != (self.names.headers[header].type.varbit is None):
+        header_type = self.names.headers[header].type
+        if bits is None and header_type.name in self.names.length_expressions:
+            op = replace(op, varbit_bits=self._own_length(header_type))
+        if (op.varbit_bits is None) != (header_type.varbit is None):
             raise BadProgram(f"{path}: extract_VL is for headers with a varbit field")
         return op
+
+    def _own_length(self, header_type: HeaderType) -> Expr:
+        """Return the length of a varbit field that other fields of its header tell.
+
+        They are still ahead of the parser when it is needed.
+        """
+        reader = self.names.length_expressions[header_type.name]
+        params = tuple(ActionParam(f.name, f.width) for f in header_type.fields)
+        length = ExpressionReader(self.names, params).read(reader.data, reader.path)
+        return _ahead(length, header_type)
+
+
+def _ahead(expr: Expr, header_type: HeaderType) -> Expr:
+    """Return an expression in which bits of the packet stand for the fields of a header."""
+    match expr:
+        case Param(index=index, width=width):
+            return LookAhead(header_type.fields[index].offset, width)
+        case Op(op=op, args=args):
+            return Op(op, tuple(_ahead(arg, header_type) for arg in args))
+    return expr
 
 
 def _transition(reader: Reader, key: tuple[KeyPart, ...], next_state: int | None) -> Transition:
@@ -188,15 +213,24 @@ def _transition(reader: Reader, key: tuple[KeyPart, ...], next_state: int | None
     return Transition(tuple(reversed(values)), tuple(reversed(masks)), next_state)
 
 
-def read_deparser(root: Reader, names: Names) -> tuple[int, ...]:
-    """Return the header indices in the order in which the deparser emits them."""
-    deparsers = root.objects("deparsers")
+def read_deparser(root: Reader, names: Names) -> tuple[tuple[int, ...], tuple[Primitive, ...]]:
+    """Return the headers in the order in which the deparser emits them, and its primitives."""
+    deparsers = [r for r in root.objects("deparsers") if r.text("name") == "deparser"]
     if len(deparsers) != 1:
-        raise UnsupportedConstruct(f"{len(deparsers)} deparsers", "deparsers")
-    if deparsers[0].array("primitives", optional=True):
-        raise UnsupportedConstruct("primitive in the deparser", "deparsers[0]")
+        raise UnsupportedConstruct("program without exactly one 'deparser'", "deparsers")
+    actions, expressions = ActionReader(names), ExpressionReader(names)
+    primitives = tuple(
+        _without_jumps(actions.primitive(r, expressions, "the deparser"), r.path)
+        for r in deparsers[0].objects("primitives", optional=True)
+    )
     order = deparsers[0].array("order")
     headers = tuple(names.header(name, f"{deparsers[0].path}.order") for name in order)
     if any(names.headers[h].metadata for h in headers):
         raise BadProgram("deparsers[0].order: metadata cannot be emitted")
-    return headers
+    return headers, primitives
+
+
+def _without_jumps(primitive: Primitive, path: str) -> Primitive:
+    if primitive.op in ("_jump", "_jump_if_zero"):
+        raise BadProgram(f"{path}: a jump outside of an action")
+    return primitive

@@ -88,6 +88,7 @@ def load_program(bmv2_json: bytes) -> Program:
         raise BadProgram("two actions have the same id")
     tables, pipelines = _pipelines(root, names, by_id, selectors)
     check_direct_meters(meters, tables)
+    deparser, deparser_primitives = read_deparser(root, names)
     states, init_state = ParserReader(names).read(root)
     return Program(
         headers=tuple(names.headers),
@@ -109,7 +110,8 @@ def load_program(bmv2_json: bytes) -> Program:
         init_state=init_state,
         ingress=pipelines["ingress"],
         egress=pipelines["egress"],
-        deparser=read_deparser(root, names),
+        deparser=deparser,
+        deparser_primitives=deparser_primitives,
         aliases=_aliases(root, names),
     )
 

@@ -1,7 +1,8 @@
 /* A packet's way through the switch: parser, ingress, replication, egress, deparser.
  *
- * Generated code provides ss_parse, ss_ingress, ss_egress, ss_update_checksums, ss_emit_size,
- * ss_emit, ss_save_list, ss_load_list, ss_keep_views and the accessors of the standard metadata. */
+ * Generated code provides ss_parse, ss_ingress, ss_egress, ss_update_checksums,
+ * ss_before_deparser, ss_emit_size, ss_emit, ss_save_list, ss_load_list, ss_keep_views and the
+ * accessors of the standard metadata. */
 #ifndef SS_ENGINE_H
 #define SS_ENGINE_H
 
@@ -107,6 +108,12 @@ static void ss_run_egress(struct ss_ctx *c, struct ss_phv *p, struct ss_buf *b, 
         return;
     }
     ss_update_checksums(p);
+    ss_before_deparser(c, p);
+    if (__builtin_expect(p->x.failed, 0)) {
+        ss_drop(c, SS_assertion);
+        ss_buf_free(c, b);
+        return;
+    }
     uint32_t size = ss_emit_size(p);
     if (!ss_buf_reserve(b, size)) {
         ss_drop(c, SS_oversize);

@@ -1,0 +1,1 @@
+"""Packet tests of single constructs, with compiled programs (see docs/conformance.md)."""
