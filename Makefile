@@ -3,6 +3,7 @@
 VENV := .venv
 # The stamp names this folder, so that a copied or moved tree does not run another one's code.
 STAMP := $(VENV)/.installed-$(shell pwd -P | cksum | cut -d ' ' -f 1)
+SHELL_VENV := .venv-shell
 PYTHONS := setup/common.sh setup/venv.sh setup/constraints.txt pyproject.toml
 
 ARGS ?=
@@ -10,7 +11,7 @@ TARGET ?=
 RUN_OPTIONS := $(if $(TARGET),--target $(TARGET)) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint p4 clean root
+.PHONY: help run test shell lint p4 clean root
 
 help: ## list the targets
 	@echo 'Libra: in-network aggregation of the hot parameters of sparse models'
@@ -20,6 +21,7 @@ help: ## list the targets
 	@echo 'Variables'
 	@echo '  ARGS    more options, of `libra run --help` or of pytest: make run ARGS="--rounds 5"'
 	@echo '  TARGET  the switch of `make run`: soft (default) or bmv2'
+	@echo '  ADDRESS, DEVICE_ID, P4INFO, JSON  of `make shell`: see setup/shell.sh for all of them'
 	@echo '  PYTHON  a Python from 3.11 on, if the one on PATH is older'
 
 run: root $(STAMP) ## train a model through the switch and without it, and report (needs root or sudo)
@@ -32,7 +34,11 @@ root:
 
 test: $(STAMP) ## run all tests that this machine allows; the others are skipped with the reason
 	@setup/packages.sh --optional emulation compiler
+	@setup/shell_venv.sh --optional $(SHELL_VENV)
 	@setup/test.sh $(ARGS)
+
+shell: $(STAMP) ## open p4runtime-shell on a running switch
+	@setup/shell.sh $(SHELL_VENV)
 
 lint: $(STAMP) ## check style and types
 	@setup/lint.sh

@@ -3,6 +3,6 @@
 # and data sets in ~/.cache stay.
 source "$(dirname "$0")/common.sh"
 
-say "removing .venv, out and caches"
-rm -rf .venv out .pytest_cache .hypothesis .mypy_cache .ruff_cache ./*.egg-info
+say "removing .venv, .venv-shell, out and caches"
+rm -rf .venv .venv-shell out .pytest_cache .hypothesis .mypy_cache .ruff_cache ./*.egg-info
 find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from softswitch.p4runtime.server import P4RuntimeServer
-from tests.p4rt_support import JSON_PATH, P4INFO, Client
-
-CPU_PORT = 255
+from tests.p4rt_support import CPU_PORT, JSON_PATH, P4INFO, Client
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ PROGRAM = Path(__file__).parent / "p4" / "p4rt_switch"
 JSON_PATH = PROGRAM.with_suffix(".json")
 P4INFO_PATH = PROGRAM.with_suffix(".p4info.txtpb")
 TIMEOUT_S = 30.0
+CPU_PORT = 255
 
 
 def read_p4info() -> p4i.P4Info:

@@ -10,8 +10,7 @@ import finsy
 import pytest
 
 from softswitch.p4runtime.server import P4RuntimeServer
-from tests.p4rt_fixtures import CPU_PORT
-from tests.p4rt_support import IDS, JSON_PATH, P4INFO_PATH, TIMEOUT_S
+from tests.p4rt_support import CPU_PORT, IDS, JSON_PATH, P4INFO_PATH, TIMEOUT_S
 
 pytest_plugins = ("tests.p4rt_fixtures",)
 pytestmark = pytest.mark.compiler

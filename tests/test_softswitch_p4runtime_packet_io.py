@@ -10,8 +10,8 @@ from softswitch.p4runtime.packet_io import packet_in_message, packet_out_bytes
 from softswitch.p4runtime.schema import Schema
 from softswitch.p4runtime.schema_types import HeaderInfo, ParamInfo
 from softswitch.p4runtime.server import P4RuntimeServer
-from tests.p4rt_fixtures import CPU_PORT
 from tests.p4rt_support import (
+    CPU_PORT,
     IDS,
     JSON_PATH,
     P4INFO,

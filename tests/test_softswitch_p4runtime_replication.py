@@ -9,8 +9,7 @@ from finsy.proto import p4r, rpc_code
 
 from softswitch.dataplane import CloneSession
 from softswitch.p4runtime.server import P4RuntimeServer
-from tests.p4rt_fixtures import CPU_PORT
-from tests.p4rt_support import Client, delete, insert, modify, refused
+from tests.p4rt_support import CPU_PORT, Client, delete, insert, modify, refused
 
 pytest_plugins = ("tests.p4rt_fixtures",)
 pytestmark = pytest.mark.compiler

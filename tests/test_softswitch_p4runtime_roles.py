@@ -12,8 +12,8 @@ from google.protobuf import any_pb2
 from softswitch.p4runtime.errors import P4RuntimeError
 from softswitch.p4runtime.roles import Access, object_id, read_config
 from softswitch.p4runtime.server import P4RuntimeServer
-from tests.p4rt_fixtures import CPU_PORT
 from tests.p4rt_support import (
+    CPU_PORT,
     IDS,
     Client,
     action,
