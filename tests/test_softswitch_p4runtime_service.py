@@ -155,9 +155,9 @@ def test_large_batch_round_trip(primary: Client) -> None:
     [
         (p4r.Update(type=p4r.Update.INSERT), "INVALID_ARGUMENT", "entity is not set"),
         (p4r.Update(entity=L2), "INVALID_ARGUMENT", "update type 0"),
-        (insert(meter_entry=p4r.MeterEntry(meter_id=1)), "UNIMPLEMENTED", "meter_entry"),
-        (insert(digest_entry=p4r.DigestEntry()), "UNIMPLEMENTED", "digest_entry"),
-        (insert(value_set_entry=p4r.ValueSetEntry()), "UNIMPLEMENTED", "value_set_entry"),
+        (modify(meter_entry=p4r.MeterEntry(meter_id=1)), "NOT_FOUND", "no meter has id"),
+        (insert(digest_entry=p4r.DigestEntry()), "NOT_FOUND", "no digest has id"),
+        (modify(value_set_entry=p4r.ValueSetEntry()), "NOT_FOUND", "no value set has id"),
         (insert(extern_entry=p4r.ExternEntry()), "UNIMPLEMENTED", "extern_entry"),
         (
             insert(action_profile_member=p4r.ActionProfileMember()),
@@ -189,7 +189,7 @@ def test_read_with_errors_returns_the_rest(primary: Client) -> None:
             L2,
             p4r.Entity(),
             p4r.Entity(table_entry=p4r.TableEntry(table_id=1)),
-            p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=1)),
+            p4r.Entity(extern_entry=p4r.ExternEntry()),
             L2,
         ],
     )

@@ -324,7 +324,7 @@ def test_default_entry(primary: Client) -> None:
         ("routes", {"action": action("forward", b"\1")}, "INVALID_ARGUMENT", "no action has id"),
         ("l2", {"match": [exact(1, b"\x01")]}, "INVALID_ARGUMENT", "no match"),
         ("l2", {"priority": 1}, "INVALID_ARGUMENT", "no priority"),
-        ("l2", {"counter_data": p4r.CounterData()}, "UNIMPLEMENTED", "direct counter"),
+        ("stamp", {"counter_data": p4r.CounterData()}, "INVALID_ARGUMENT", "direct counter"),
     ],
 )
 def test_bad_default_entries(

@@ -29,7 +29,9 @@ def counts_from_wire(data: p4r.CounterData) -> tuple[int, int]:
     return data.packet_count, data.byte_count
 
 
-def cells(message: p4r.CounterEntry | p4r.RegisterEntry, name: str, size: int) -> range:
+def cells(
+    message: p4r.CounterEntry | p4r.RegisterEntry | p4r.MeterEntry, name: str, size: int
+) -> range:
     """Return the cells that an entry's index selects: one, or all if it is unset."""
     if not message.HasField("index"):
         return range(size)

@@ -16,6 +16,7 @@ from finsy.proto import p4r
 from softswitch.dataplane import DataPlane
 from softswitch.errors import SoftSwitchError
 from softswitch.p4runtime.errors import invalid, not_found, precondition
+from softswitch.p4runtime.notifications import NotificationPump, notifies
 from softswitch.p4runtime.packet_io import PacketInPump
 from softswitch.p4runtime.pipeline import Loader, Pipeline, verify
 from softswitch.p4runtime.reconcile import carry_over
@@ -38,6 +39,7 @@ class Device:
         ports: Mapping[int, str] | None = None,
         cpu_port: int | None = None,
         deliver: Callable[[p4r.PacketIn], None] | None = None,
+        notify: Callable[[p4r.StreamMessageResponse], None] | None = None,
         prepare: Callable[[DataPlane], None] | None = None,
     ) -> None:
         self.device_id = device_id
@@ -47,11 +49,13 @@ class Device:
         self._load = load
         self._ports = dict(ports or {})
         self._deliver = deliver
+        self._notify = notify
         self._prepare = prepare
         self._setting = threading.Lock()
         self._running: Pipeline | None = None
         self._saved: Pipeline | None = None
         self._pump: PacketInPump | None = None
+        self._notifications: NotificationPump | None = None
 
     @property
     def running(self) -> Pipeline | None:
@@ -188,12 +192,18 @@ class Device:
         if self.cpu_port is not None and self._deliver is not None:
             self._pump = PacketInPump(pipeline.schema, dataplane, self._deliver)
             self._pump.start()
+        if self._notify is not None and notifies(pipeline):
+            self._notifications = NotificationPump(pipeline, self._ports, self._notify)
+            self._notifications.start()
 
     def _detach(self, pipeline: Pipeline) -> None:
         """Take the ports from a pipeline; what fails there must not hold up its successor."""
         if self._pump is not None:
             self._pump.stop()
             self._pump = None
+        if self._notifications is not None:
+            self._notifications.stop()
+            self._notifications = None
         dataplane = pipeline.dataplane
         steps: list[Callable[[], None]] = [dataplane.stop]
         steps += [partial(dataplane.detach_port, port) for port in self._ports]

@@ -10,12 +10,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from finsy.proto import p4i, p4r
+from finsy.proto import p4r
 
 from softswitch.p4runtime.counters import modify_counter, read_counters
 from softswitch.p4runtime.errors import invalid, unimplemented
+from softswitch.p4runtime.meters import meter_state, modify_meter, read_meters
 from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.registers import modify_register, read_registers
+from softswitch.p4runtime.value_sets import (
+    modify_value_set,
+    read_value_sets,
+    value_set_state,
+)
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 
@@ -70,26 +76,8 @@ def apply_update(pipeline: Pipeline, update: p4r.Update) -> None:
 
 def read_entities(pipeline: Pipeline, query: p4r.Entity) -> Iterator[p4r.Entity]:
     """Return what a query selects. State is looked at in this call, messages are made lazily."""
-    name = entity_name(query)
-    if name in _OPTIONAL and name not in KINDS and not _is_in_program(pipeline, name):
-        id_field, _ = _OPTIONAL[name]
-        if not getattr(getattr(query, name), id_field):
-            return iter(())
     kind, message = kind_of(query)
     return kind.read(pipeline, message)
-
-
-_OPTIONAL = {
-    "meter_entry": ("meter_id", p4i.P4Ids.METER),
-    "value_set_entry": ("value_set_id", p4i.P4Ids.VALUE_SET),
-    "digest_entry": ("digest_id", p4i.P4Ids.DIGEST),
-}
-"""Unsupported kinds: reading all of a kind that the program has none of is simply empty."""
-
-
-def _is_in_program(pipeline: Pipeline, name: str) -> bool:
-    _, prefix = _OPTIONAL[name]
-    return any(object_id >> 24 == prefix for object_id in pipeline.schema.unsupported)
 
 
 def _supported() -> str:
@@ -108,12 +96,27 @@ def _write_counter(pipeline: Pipeline, kind: int, message: p4r.CounterEntry) -> 
 
 def _write_direct_counter(pipeline: Pipeline, kind: int, message: p4r.DirectCounterEntry) -> None:
     _only_modify(kind, "direct counter entry")
-    pipeline.tables.modify_counter(message)
+    pipeline.direct.modify_counter(message)
 
 
 def _write_register(pipeline: Pipeline, kind: int, message: p4r.RegisterEntry) -> None:
     _only_modify(kind, "register entry")
     modify_register(pipeline.schema, pipeline.dataplane, message)
+
+
+def _write_meter(pipeline: Pipeline, kind: int, message: p4r.MeterEntry) -> None:
+    _only_modify(kind, "meter entry")
+    modify_meter(pipeline.schema, pipeline.dataplane, message)
+
+
+def _write_direct_meter(pipeline: Pipeline, kind: int, message: p4r.DirectMeterEntry) -> None:
+    _only_modify(kind, "direct meter entry")
+    pipeline.direct.modify_meter(message)
+
+
+def _write_value_set(pipeline: Pipeline, kind: int, message: p4r.ValueSetEntry) -> None:
+    _only_modify(kind, "value set entry")
+    modify_value_set(pipeline.schema, pipeline.dataplane, message)
 
 
 def _inserts(entities: Iterator[p4r.Entity]) -> Iterator[p4r.Update]:
@@ -144,9 +147,30 @@ KINDS: dict[str, Kind] = {
     ),
     "direct_counter_entry": Kind(
         write=_write_direct_counter,
-        read=lambda pipeline, query: pipeline.tables.read_counters(query),
+        read=lambda pipeline, query: pipeline.direct.read_counters(query),
         state=None,
-        before=lambda pipeline, _kind, message: pipeline.tables.counter_before(message),
+        before=lambda pipeline, _kind, message: pipeline.direct.counter_before(message),
+    ),
+    "meter_entry": Kind(
+        write=_write_meter,
+        read=lambda pipeline, query: read_meters(pipeline.schema, pipeline.dataplane, query),
+        state=lambda pipeline: meter_state(pipeline.schema, pipeline.dataplane),
+    ),
+    "direct_meter_entry": Kind(
+        write=_write_direct_meter,
+        read=lambda pipeline, query: pipeline.direct.read_meters(query),
+        state=None,  # table entries carry theirs
+        before=lambda pipeline, _kind, message: pipeline.direct.meter_before(message),
+    ),
+    "value_set_entry": Kind(
+        write=_write_value_set,
+        read=lambda pipeline, query: read_value_sets(pipeline.schema, pipeline.dataplane, query),
+        state=lambda pipeline: value_set_state(pipeline.schema, pipeline.dataplane),
+    ),
+    "digest_entry": Kind(
+        write=lambda pipeline, kind, message: pipeline.digests.write(kind, message),
+        read=lambda pipeline, query: pipeline.digests.read(query),
+        state=lambda pipeline: _inserts(pipeline.digests.read(p4r.DigestEntry())),
     ),
     "register_entry": Kind(
         write=_write_register,

@@ -11,7 +11,10 @@ from finsy.proto import p4r
 from softswitch.dataplane import DataPlane
 from softswitch.errors import SoftSwitchError
 from softswitch.p4runtime.action_profiles import ActionProfiles
+from softswitch.p4runtime.digests import Digests
+from softswitch.p4runtime.direct_entries import DirectEntries
 from softswitch.p4runtime.errors import P4RuntimeError, invalid
+from softswitch.p4runtime.idle import IdleTimeouts
 from softswitch.p4runtime.replication import Replication
 from softswitch.p4runtime.schema import Schema, build_schema
 from softswitch.p4runtime.table_entries import TableEntries
@@ -29,7 +32,10 @@ class Pipeline:
     dataplane: DataPlane
     profiles: ActionProfiles
     tables: TableEntries
+    direct: DirectEntries
     replication: Replication
+    digests: Digests
+    idle: IdleTimeouts
 
     def close(self) -> None:
         """Free the data plane."""
@@ -50,13 +56,18 @@ def verify(config: p4r.ForwardingPipelineConfig, load: Loader, cpu_port: int | N
     try:
         schema = build_schema(config.p4info, dataplane.program)
         profiles = ActionProfiles(schema, dataplane)
+        idle = IdleTimeouts(dataplane)
+        tables = TableEntries(schema, dataplane, profiles, idle)
         return Pipeline(
             config=config,
             schema=schema,
             dataplane=dataplane,
             profiles=profiles,
-            tables=TableEntries(schema, dataplane, profiles),
+            tables=tables,
+            direct=DirectEntries(schema, tables),
             replication=Replication(dataplane, cpu_port),
+            digests=Digests(schema, dataplane),
+            idle=idle,
         )
     except SoftSwitchError as error:
         dataplane.close()

@@ -14,6 +14,14 @@ from finsy.proto import p4i, p4t
 
 from softswitch.p4runtime.errors import invalid, not_found, unimplemented
 from softswitch.p4runtime.schema_profiles import ProfileInfo, profile_info
+from softswitch.p4runtime.schema_state import (
+    DigestInfo,
+    MeterInfo,
+    ValueSetInfo,
+    digest_info,
+    meter_info,
+    value_set_info,
+)
 from softswitch.p4runtime.schema_types import (
     ActionInfo,
     ActionRef,
@@ -34,21 +42,18 @@ _MATCH_TYPES = {
     p4i.MatchField.OPTIONAL: MatchType.OPTIONAL,
 }
 
-_SUPPORTED = {
+_COLLECTIONS = {
     "tables": p4i.P4Ids.TABLE,
     "actions": p4i.P4Ids.ACTION,
     "action_profiles": p4i.P4Ids.ACTION_PROFILE,
     "counters": p4i.P4Ids.COUNTER,
     "direct_counters": p4i.P4Ids.DIRECT_COUNTER,
-    "registers": p4i.P4Ids.REGISTER,
-    "controller_packet_metadata": p4i.P4Ids.CONTROLLER_HEADER,
-}
-
-_UNSUPPORTED = {
     "meters": p4i.P4Ids.METER,
     "direct_meters": p4i.P4Ids.DIRECT_METER,
+    "registers": p4i.P4Ids.REGISTER,
     "value_sets": p4i.P4Ids.VALUE_SET,
     "digests": p4i.P4Ids.DIGEST,
+    "controller_packet_metadata": p4i.P4Ids.CONTROLLER_HEADER,
 }
 
 
@@ -70,6 +75,9 @@ class Schema:
     actions: dict[int, ActionInfo] = field(default_factory=dict)
     profiles: dict[int, ProfileInfo] = field(default_factory=dict)
     counters: dict[int, CounterInfo] = field(default_factory=dict)
+    meters: dict[int, MeterInfo] = field(default_factory=dict)
+    value_sets: dict[int, ValueSetInfo] = field(default_factory=dict)
+    digests: dict[int, DigestInfo] = field(default_factory=dict)
     registers: dict[int, RegisterInfo] = field(default_factory=dict)
     headers: dict[str, HeaderInfo] = field(default_factory=dict)
     unsupported: dict[int, str] = field(default_factory=dict)
@@ -85,6 +93,19 @@ class Schema:
     def counter(self, counter_id: int) -> CounterInfo:
         """Return an indirect counter by id; raises P4RuntimeError (NOT_FOUND)."""
         return self._get(self.counters, counter_id, "counter")
+
+    def meter(self, meter_id: int) -> MeterInfo:
+        """Return an indirect meter by id; raises P4RuntimeError (NOT_FOUND)."""
+        indirect = {number: info for number, info in self.meters.items() if not info.table_id}
+        return self._get(indirect, meter_id, "meter")
+
+    def value_set(self, value_set_id: int) -> ValueSetInfo:
+        """Return a parser value set by id; raises P4RuntimeError (NOT_FOUND)."""
+        return self._get(self.value_sets, value_set_id, "value set")
+
+    def digest(self, digest_id: int) -> DigestInfo:
+        """Return a digest by id; raises P4RuntimeError (NOT_FOUND)."""
+        return self._get(self.digests, digest_id, "digest")
 
     def register(self, register_id: int) -> RegisterInfo:
         """Return a register by id; raises P4RuntimeError (NOT_FOUND, UNIMPLEMENTED)."""
@@ -112,7 +133,7 @@ def build_schema(p4info: p4i.P4Info, program: Program) -> Schema:
 
 def _check_ids(p4info: p4i.P4Info) -> None:
     seen: dict[int, str] = {}
-    for collection, prefix in (_SUPPORTED | _UNSUPPORTED).items():
+    for collection, prefix in _COLLECTIONS.items():
         for item in getattr(p4info, collection):
             name, object_id = item.preamble.name, item.preamble.id
             if not name:
@@ -138,10 +159,18 @@ class _Builder:
 
     def build(self) -> Schema:
         info, schema = self._p4info, self._schema
-        for collection in _UNSUPPORTED:
-            kind = collection.rstrip("s").replace("_", " ")
-            for item in getattr(info, collection):
-                schema.unsupported[item.preamble.id] = f"{kind} {item.preamble.name!r}"
+        meters: list[p4i.Meter | p4i.DirectMeter] = [*info.meters, *info.direct_meters]
+        for meter in meters:
+            schema.meters[meter.preamble.id] = meter_info(meter, self._program)
+        for value_set in info.value_sets:
+            schema.value_sets[value_set.preamble.id] = value_set_info(
+                value_set, self._program, _MATCH_TYPES, self._width
+            )
+        for digest in info.digests:
+            real = self._program.digests.get(digest.preamble.name)
+            schema.digests[digest.preamble.id] = digest_info(
+                digest, info.type_info, self._resolve, real
+            )
         for action in info.actions:
             schema.actions[action.preamble.id] = self._action(action)
         for profile in info.action_profiles:
@@ -211,8 +240,9 @@ class _Builder:
                 f"action profile {real.profile!r} in the program"
             )
         actions = {ref.id: self._action_ref(ref, real) for ref in table.action_refs}
-        counter_id, meter = self._direct_resources(table, real)
+        counter_id, meter_id = self._direct_resources(table, real)
         return TableInfo(
+            label=f"table {name}",
             id=table.preamble.id,
             name=name,
             fields=self._fields(table, real),
@@ -221,18 +251,18 @@ class _Builder:
             # The specification lets nobody change the default entry of an indirect table.
             const_default=bool(table.const_default_action_id) or profile is not None,
             counter_id=counter_id,
-            meter=meter,
+            meter_id=meter_id,
             idle_timeout=table.idle_timeout_behavior != p4i.Table.NO_TIMEOUT,
             profile_id=table.implementation_id,
         )
 
-    def _direct_resources(self, table: p4i.Table, real: Table) -> tuple[int, str]:
-        counter_id, meter = 0, ""
+    def _direct_resources(self, table: p4i.Table, real: Table) -> tuple[int, int]:
+        counter_id = meter_id = 0
         for resource in table.direct_resource_ids:
             if resource in self._direct:
                 counter_id = resource
-            elif resource in self._schema.unsupported:
-                meter = self._schema.unsupported[resource]
+            elif resource in self._schema.meters:
+                meter_id = resource
             else:
                 raise invalid(
                     f"P4Info: table {real.name!r} refers to direct resource {resource:#010x}, "
@@ -240,7 +270,9 @@ class _Builder:
                 )
         if counter_id and not real.with_counters:
             raise invalid(f"P4Info gives table {real.name!r} a direct counter, the program none")
-        return counter_id, meter
+        if (self._schema.meters[meter_id].name if meter_id else None) != real.meter:
+            raise invalid(f"table {real.name!r} has another direct meter in the program")
+        return counter_id, meter_id
 
     def _fields(self, table: p4i.Table, real: Table) -> tuple[FieldInfo, ...]:
         fields = table.match_fields

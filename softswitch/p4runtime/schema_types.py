@@ -61,23 +61,11 @@ class ActionRef:
 
 
 @dataclass(frozen=True)
-class TableInfo:
-    """A table.
+class KeyInfo:
+    """The key of a table's entries or of a value set's members; `label` is for messages."""
 
-    `counter_id` is 0 without a direct counter, `meter` empty without a direct meter, `profile_id` 0
-    without an action profile.
-    """
-
-    id: int
-    name: str
+    label: str
     fields: tuple[FieldInfo, ...]
-    actions: dict[int, ActionRef]
-    is_const: bool
-    const_default: bool
-    counter_id: int
-    meter: str
-    idle_timeout: bool
-    profile_id: int = 0
 
     @cached_property
     def fields_by_id(self) -> dict[int, FieldInfo]:
@@ -99,6 +87,25 @@ class TableInfo:
         """True if entries need a priority: some field is ternary, range or optional."""
         kinds = (MatchType.TERNARY, MatchType.RANGE, MatchType.OPTIONAL)
         return any(item.match_type in kinds for item in self.fields)
+
+
+@dataclass(frozen=True)
+class TableInfo(KeyInfo):
+    """A table.
+
+    `counter_id` is 0 without a direct counter, `meter_id` without a direct meter, `profile_id`
+    without an action profile.
+    """
+
+    id: int
+    name: str
+    actions: dict[int, ActionRef]
+    is_const: bool
+    const_default: bool
+    counter_id: int
+    meter_id: int
+    idle_timeout: bool
+    profile_id: int = 0
 
     @cached_property
     def actions_by_name(self) -> dict[str, ActionInfo]:

@@ -60,6 +60,7 @@ class P4RuntimeServer:
             ports=ports,
             cpu_port=cpu_port,
             deliver=self._deliver,
+            notify=self._notify,
             prepare=prepare,
         )
         self._arbitration = Arbitration(device_id, self.device.wait_for_writes)
@@ -113,6 +114,9 @@ class P4RuntimeServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _notify(self, message: p4r.StreamMessageResponse) -> None:
+        self._arbitration.notify_primaries(message)
 
     def _deliver(self, packet: p4r.PacketIn) -> None:
         self._arbitration.notify_primaries(p4r.StreamMessageResponse(packet=packet))

@@ -85,7 +85,7 @@ class Stream:
             if kind == "packet":
                 self._packet_out(request.packet)
             elif kind == "digest_ack":
-                raise unimplemented("digests are not supported by this switch")
+                self._acknowledge(request.digest_ack)
             else:
                 raise invalid("the message has no update; send arbitration or packet")
         except SoftSwitchError as error:
@@ -102,6 +102,13 @@ class Stream:
                 self._device.pipeline()
                 raise invalid("the saved pipeline is not committed yet")
             pipeline.dataplane.packet_out(packet_out_bytes(pipeline.schema, message))
+
+    def _acknowledge(self, message: p4r.DigestListAck) -> None:
+        if not self._arbitration.is_primary(self.controller):
+            raise denied("only the primary may acknowledge digests")
+        with self._device.lock:
+            pipeline = self._device.running or self._device.pipeline()
+            pipeline.digests.acknowledge(message)
 
     def _send(self, response: p4r.StreamMessageResponse) -> None:
         """Queue a response; never waits."""

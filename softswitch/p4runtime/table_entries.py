@@ -1,4 +1,4 @@
-"""Table entries and default entries, with their direct counters.
+"""Table entries and default entries.
 
 The server owns the tables: this store mirrors what it wrote (the data plane has no place for the
 controller's metadata), so that reading a key back is one dictionary look-up.
@@ -13,30 +13,22 @@ from dataclasses import replace
 from finsy.proto import p4r
 
 from softswitch.dataplane import DataPlane
-from softswitch.p4runtime.action_profiles import (
-    ActionProfiles,
-)
-from softswitch.p4runtime.counters import counts_from_wire
-from softswitch.p4runtime.errors import (
-    already_exists,
-    denied,
-    invalid,
-    not_found,
-    unimplemented,
-)
+from softswitch.p4runtime.action_profiles import ActionProfiles
+from softswitch.p4runtime.direct import DirectResources
+from softswitch.p4runtime.errors import already_exists, denied, invalid, not_found
+from softswitch.p4runtime.idle import IdleTimeouts
 from softswitch.p4runtime.schema import Schema
 from softswitch.p4runtime.schema_types import TableInfo
 from softswitch.p4runtime.table_messages import (
-    Counts,
+    Live,
     Slot,
     Stored,
     canonical,
     check_no_filter,
     check_read,
     check_write,
-    counter_to_wire,
-    entry_before,
     passes,
+    show_live,
     slot_of,
     to_wire,
 )
@@ -47,19 +39,29 @@ from softswitch.p4runtime.translate import (
 )
 from softswitch.program import TableEntry
 
+_WITH_METER = p4r.TableEntry(meter_config=p4r.MeterConfig())
+
 
 class TableEntries:
     """The entries of all tables of one pipeline. The caller holds the device's lock."""
 
-    def __init__(self, schema: Schema, dataplane: DataPlane, profiles: ActionProfiles) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        dataplane: DataPlane,
+        profiles: ActionProfiles,
+        idle: IdleTimeouts,
+    ) -> None:
         self._schema = schema
         self._profiles = profiles
         self._dataplane = dataplane
+        self.direct = DirectResources(schema, dataplane, idle)
         self._entries: dict[int, dict[Slot, Stored]] = {
             table.id: _initial(table, dataplane) for table in schema.tables.values()
         }
         self._from_program = {number: dict(found) for number, found in self._entries.items()}
-        self._default_metadata: dict[int, tuple[bytes, int]] = {}
+        self._defaults: dict[int, Stored] = {}
+        """What controllers said of default entries; their actions are the data plane's."""
 
     def write(self, kind: int, message: p4r.TableEntry) -> None:
         """Insert, modify or delete; `kind` is a p4r.Update.Type. Raises P4RuntimeError."""
@@ -86,10 +88,12 @@ class TableEntries:
             raise already_exists(f"table {table.name}: an entry with this key is already there")
         if not message.HasField("action"):
             raise invalid(f"table {table.name}: an entry needs an action")
+        self.direct.check_config(table, message)
         with self._made(table, TableEntry(*slot), message) as stored:
             self._dataplane.table_add(table.name, stored.entry)
-        entry, entries[slot] = stored.entry, stored
-        self._write_counts(table, entry, message)
+        entries[slot] = stored
+        self.direct.write(table, stored, message, None)
+        self.direct.watch(table, stored)
 
     def modify(self, message: p4r.TableEntry) -> None:
         """Change the action or the counts of an entry or of the default; raises P4RuntimeError."""
@@ -100,14 +104,19 @@ class TableEntries:
             return
         slot = slot_of(table, message)
         stored = self._find(table, slot)
+        self.direct.check_config(table, message)
+        old = stored
         if message.HasField("action"):
             self._check_mutable(table, stored)
-            old = stored
             with self._made(table, stored.entry, message) as stored:
                 self._dataplane.table_modify(table.name, stored.entry)
-            self._entries[table.id][slot] = stored
             self._release(table, old)
-        self._write_counts(table, stored.entry, message)
+        elif table.meter_id:
+            stored = replace(stored, meter=_meter_of(message))
+        self._entries[table.id][slot] = stored
+        self.direct.write(table, stored, message, old.meter)
+        if message.HasField("action"):
+            self.direct.watch(table, stored)
 
     def delete(self, message: p4r.TableEntry) -> None:
         """Remove an entry; raises P4RuntimeError."""
@@ -119,6 +128,7 @@ class TableEntries:
         slot = slot_of(table, message)
         stored = self._find(table, slot)
         self._check_mutable(table, stored)
+        self.direct.forget(table, stored)
         self._dataplane.table_delete(table.name, stored.entry.key, stored.entry.priority)
         del self._entries[table.id][slot]
         self._release(table, stored)
@@ -134,9 +144,13 @@ class TableEntries:
         if query.is_default_action:
             return iter([p4r.Entity(table_entry=self._default(tables[0], query))])
         found = [(table, self._select(table, query)) for table in tables]
-        with_counts = query.HasField("counter_data")
+        with_meter = query.HasField("meter_config")
         snapshot = [
-            (table, stored, self._counts(table, stored) if with_counts else None)
+            (
+                table,
+                stored if with_meter else replace(stored, meter=None),
+                self.direct.live(table, stored, query),
+            )
             for table, selected in found
             for stored in selected
         ]
@@ -148,76 +162,91 @@ class TableEntries:
             entries, original = self._entries[table.id], self._from_program[table.id]
             for slot, stored in original.items():
                 if slot not in entries:
-                    yield _update(p4r.Update.DELETE, to_wire(table, stored, None))
+                    yield _update(p4r.Update.DELETE, to_wire(table, stored))
             for slot, stored in entries.items():
-                if original.get(slot) is not stored:
-                    yield _update(p4r.Update.INSERT, to_wire(table, stored, None))
-            if table.id in self._default_metadata:
-                entry = self._default(table, p4r.TableEntry())
+                if original.get(slot) is stored:
+                    continue
+                entry = to_wire(table, stored)
+                if stored.entry.is_const:  # only its direct resources can have changed
+                    entry.ClearField("action")
+                    yield _update(p4r.Update.MODIFY, entry)
+                else:
+                    yield _update(p4r.Update.INSERT, entry)
+            if table.id in self._defaults:
+                entry = self._default(table, _WITH_METER)
                 yield _update(p4r.Update.MODIFY, entry)
-
-    def read_counters(self, query: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
-        """Return the direct counters that `query` selects; raises P4RuntimeError."""
-        key = query.table_entry
-        if not key.table_id:
-            check_no_filter(key)
-            tables = [table for table in self._schema.tables.values() if table.counter_id]
-        else:
-            tables = [self._counted(key)]
-        stored = [self._find(tables[0], slot_of(tables[0], key))] if key.match else []
-        snapshot = [
-            (table, item, self._counts(table, item))
-            for table in tables
-            for item in (stored or self._entries[table.id].values())
-        ]
-        return (p4r.Entity(direct_counter_entry=counter_to_wire(*item)) for item in snapshot)
-
-    def modify_counter(self, message: p4r.DirectCounterEntry) -> None:
-        """Set the counts of one entry; raises P4RuntimeError."""
-        if not message.HasField("table_entry"):
-            raise invalid("a direct counter entry needs its table_entry")
-        table = self._counted(message.table_entry)
-        stored = self._find(table, slot_of(table, message.table_entry))
-        if message.HasField("data"):
-            self._set_counts(table, stored.entry, counts_from_wire(message.data))
 
     def before(self, kind: int, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
         """Return the entry that a MODIFY or DELETE is about to change, as far as it changes it."""
         table = self._schema.table(message.table_id)
         if message.is_default_action:
-            entry = self._default(table, p4r.TableEntry())
+            ask = p4r.TableEntry()
+            ask.CopyFrom(_WITH_METER)
+            if message.HasField("counter_data"):
+                ask.counter_data.SetInParent()
+            entry = self._default(table, ask)
             entry.is_const = False
             return iter([p4r.Entity(table_entry=entry)])
         stored = self._find(table, slot_of(table, message))
         whole = kind == p4r.Update.DELETE
-        with_counts = whole or message.HasField("counter_data")
-        counts = self._counts(table, stored) if with_counts else None
-        return entry_before(table, stored, counts, with_action=whole or message.HasField("action"))
+        with_counts = table.counter_id and (whole or message.HasField("counter_data"))
+        counts = self.direct.counts(table, stored) if with_counts else None
+        entry = to_wire(table, stored, Live(counts))
+        entry.is_const = False
+        if not whole and not message.HasField("action"):
+            entry.ClearField("action")
+        return iter([p4r.Entity(table_entry=entry)])
 
-    def counter_before(self, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
-        """Return the direct counter that a MODIFY is about to change."""
-        table = self._counted(message.table_entry)
-        stored = self._find(table, slot_of(table, message.table_entry))
-        counts = self._counts(table, stored)
-        return iter([p4r.Entity(direct_counter_entry=counter_to_wire(table, stored, counts))])
+    def one(self, table: TableInfo, key: p4r.TableEntry) -> Stored | None:
+        """Return the entry that a direct resource names, None for the default entry."""
+        if key.is_default_action:
+            if key.match or key.priority:
+                raise invalid(f"table {table.name}: the default entry has no match and no priority")
+            return None
+        return self._find(table, slot_of(table, key))
+
+    def named(self, table: TableInfo, key: p4r.TableEntry) -> Iterable[Stored | None]:
+        """Return the entries that a read of direct resources names: one, or all of a table."""
+        if key.match or key.is_default_action:
+            return [self.one(table, key)]
+        return self._entries[table.id].values()
+
+    def meter(self, table: TableInfo, stored: Stored | None) -> p4r.MeterConfig | None:
+        """Return how the meter of an entry is configured."""
+        return (self._default_of(table) if stored is None else stored).meter
+
+    def set_meter(
+        self, table: TableInfo, stored: Stored | None, config: p4r.MeterConfig | None
+    ) -> None:
+        """Note how the meter of an entry is configured now."""
+        if stored is None:
+            self._defaults[table.id] = replace(self._default_of(table), meter=config)
+        else:
+            slot = stored.entry.key, stored.entry.priority
+            self._entries[table.id][slot] = replace(stored, meter=config)
 
     @contextmanager
     def _made(
         self, table: TableInfo, entry: TableEntry, message: p4r.TableEntry
     ) -> Iterator[Stored]:
         """Yield `entry` with the action of `message`; undo what that took if the block fails."""
+        new = Stored(
+            entry,
+            message.metadata,
+            message.controller_metadata,
+            meter=_meter_of(message),
+            idle_timeout_ns=message.idle_timeout_ns,
+        )
         if not table.profile_id:
             action, params = action_from_wire(table, message.action, default=False)
-            entry = replace(entry, action=action, params=params)
-            yield Stored(entry, message.metadata, message.controller_metadata)
+            yield replace(new, entry=replace(entry, action=action, params=params))
             return
         target = self._profiles.target(self._schema.profile(table.profile_id), message.action)
         one_shot = None
         if message.action.HasField("action_profile_action_set"):
             one_shot = p4r.ActionProfileActionSet()
             one_shot.CopyFrom(message.action.action_profile_action_set)
-        entry = replace(entry, target=target)
-        stored = Stored(entry, message.metadata, message.controller_metadata, one_shot)
+        stored = replace(new, entry=replace(entry, target=target), one_shot=one_shot)
         try:
             yield stored
         except Exception:
@@ -236,32 +265,45 @@ class TableEntries:
             raise invalid(f"table {table.name}: the default entry has no match and no priority")
         if table.const_default:
             raise denied(f"table {table.name}: the default action is constant")
-        if message.HasField("counter_data"):
-            raise unimplemented(f"table {table.name}: the default entry has no direct counter")
+        self.direct.check_config(table, message)
+        old = self._default_of(table)
         if message.HasField("action"):
             action, params = action_from_wire(table, message.action, default=True)
             self._dataplane.table_set_default(table.name, action, params)
-            self._default_metadata[table.id] = (message.metadata, message.controller_metadata)
         else:
             self._dataplane.table_reset_default(table.name)
-            self._default_metadata.pop(table.id, None)
+        if message.HasField("action") or message.HasField("meter_config"):
+            self._defaults[table.id] = replace(
+                old,
+                metadata=message.metadata,
+                controller_metadata=message.controller_metadata,
+                meter=_meter_of(message),
+            )
+        else:
+            self._defaults.pop(table.id, None)
+        self.direct.write(table, None, message, old.meter)
 
     def _default(self, table: TableInfo, query: p4r.TableEntry) -> p4r.TableEntry:
         if query.match or query.priority:
             raise invalid(f"table {table.name}: the default entry has no match and no priority")
         name, params = self._dataplane.table_get_default(table.name)
-        metadata, controller_metadata = self._default_metadata.get(table.id, (b"", 0))
+        stored = self._default_of(table)
         message = p4r.TableEntry(
             table_id=table.id,
             is_default_action=True,
             is_const=table.const_default,
-            metadata=metadata,
-            controller_metadata=controller_metadata,
+            metadata=stored.metadata,
+            controller_metadata=stored.controller_metadata,
+            meter_config=stored.meter if query.HasField("meter_config") else None,
         )
         action = table.actions_by_name.get(name)
         if action is not None:
             message.action.CopyFrom(action_to_wire(action, params))
+        show_live(message, self.direct.live(table, None, query))
         return message
+
+    def _default_of(self, table: TableInfo) -> Stored:
+        return self._defaults.get(table.id, Stored(TableEntry((), 0)))
 
     def _select(self, table: TableInfo, query: p4r.TableEntry) -> Iterable[Stored]:
         entries = self._entries[table.id]
@@ -285,34 +327,22 @@ class TableEntries:
         if table.is_const or stored.entry.is_const:
             raise denied(f"table {table.name}: the entry is constant; it comes with the program")
 
-    def _counted(self, key: p4r.TableEntry) -> TableInfo:
-        table = self._schema.table(key.table_id)
-        if key.is_default_action:
-            raise unimplemented(f"table {table.name}: the default entry has no direct counter")
-        if not table.counter_id:
-            raise invalid(f"table {table.name} has no direct counter")
-        return table
-
-    def _counts(self, table: TableInfo, stored: Stored) -> Counts | None:
-        if not table.counter_id:
-            return None
-        entry = stored.entry
-        return self._dataplane.direct_counter_read(table.name, entry.key, entry.priority)
-
-    def _write_counts(self, table: TableInfo, entry: TableEntry, message: p4r.TableEntry) -> None:
-        if message.HasField("counter_data"):
-            self._set_counts(table, entry, counts_from_wire(message.counter_data))
-
-    def _set_counts(self, table: TableInfo, entry: TableEntry, counts: Counts) -> None:
-        self._dataplane.direct_counter_write(table.name, entry.key, entry.priority, *counts)
-
-
-def _update(kind: p4r.Update.Type.ValueType, entry: p4r.TableEntry) -> p4r.Update:
-    return p4r.Update(type=kind, entity=p4r.Entity(table_entry=entry))
-
 
 def _initial(table: TableInfo, dataplane: DataPlane) -> dict[Slot, Stored]:
     return {
         (canonical(table, entry.key), entry.priority): Stored(entry)
         for entry in dataplane.table_entries(table.name)
     }
+
+
+def _meter_of(message: p4r.TableEntry) -> p4r.MeterConfig | None:
+    if not message.HasField("meter_config"):
+        return None
+    config = p4r.MeterConfig()
+    config.CopyFrom(message.meter_config)
+    return config
+
+
+def _update(kind: p4r.Update.Type.ValueType, entry: p4r.TableEntry) -> p4r.Update:
+    entry.is_const = False
+    return p4r.Update(type=kind, entity=p4r.Entity(table_entry=entry))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from finsy.proto import p4r
 
+from softswitch.meters import MeterState
 from softswitch.p4runtime.action_profiles import one_shot_to_wire, target_to_wire
 from softswitch.p4runtime.counters import counter_data, counts_from_wire
-from softswitch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
-from softswitch.p4runtime.limits import check_metadata
+from softswitch.p4runtime.errors import P4RuntimeError, invalid
+from softswitch.p4runtime.meters import check_colors, colors_to_wire
 from softswitch.p4runtime.schema_types import FieldInfo, TableInfo
 from softswitch.p4runtime.translate import (
     Key,
@@ -36,6 +36,17 @@ class Stored:
     metadata: bytes = b""
     controller_metadata: int = 0
     one_shot: p4r.ActionProfileActionSet | None = None
+    meter: p4r.MeterConfig | None = None
+    idle_timeout_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Live:
+    """What the data plane counts for an entry, as far as it is asked for."""
+
+    counts: Counts | None = None
+    colors: MeterState | None = None
+    elapsed_ns: int | None = None
 
 
 def canonical(table: TableInfo, key: Key) -> Key:
@@ -68,24 +79,38 @@ def check_write(table: TableInfo, message: p4r.TableEntry) -> None:
     """Raise P4RuntimeError unless a write may carry what `message` has set."""
     if message.is_const:
         raise invalid(f"table {table.name}: is_const must be false in a write")
-    check_metadata(message.metadata, f"table {table.name}")
     if message.HasField("time_since_last_hit"):
         raise invalid(f"table {table.name}: time_since_last_hit must be unset in a write")
-    if message.idle_timeout_ns:
+    if message.idle_timeout_ns and (not table.idle_timeout or message.is_default_action):
         raise no_idle_timeout(table)
-    if message.HasField("meter_config") or message.HasField("meter_counter_data"):
-        if table.meter:
-            raise unimplemented(f"table {table.name}: {table.meter} is not supported")
-        raise invalid(f"table {table.name} has no direct meter")
+    if message.idle_timeout_ns < 0:
+        raise invalid(f"table {table.name}: idle_timeout_ns must not be negative")
     if message.HasField("counter_data"):
-        if not table.counter_id:
-            raise invalid(f"table {table.name} has no direct counter")
+        check_counter(table)
         counts_from_wire(message.counter_data)
+    if message.HasField("meter_config"):
+        check_meter(table)
+    if message.HasField("meter_counter_data"):
+        check_meter(table)
+        check_colors(message.meter_counter_data, f"table {table.name}")
+
+
+def check_counter(table: TableInfo) -> None:
+    """Raise P4RuntimeError unless the table has a direct counter."""
+    if not table.counter_id:
+        raise invalid(f"table {table.name} has no direct counter")
+
+
+def check_meter(table: TableInfo) -> None:
+    """Raise P4RuntimeError unless the table has a direct meter."""
+    if not table.meter_id:
+        raise invalid(f"table {table.name} has no direct meter")
 
 
 def check_read(table: TableInfo, query: p4r.TableEntry) -> None:
     """Raise P4RuntimeError unless a read of one table may ask for this."""
-    if query.HasField("time_since_last_hit"):
+    asks_for_age = query.HasField("time_since_last_hit")
+    if asks_for_age and (not table.idle_timeout or query.is_default_action):
         raise no_idle_timeout(table)
     if query.HasField("action"):
         if query.action.WhichOneof("type") != "action":
@@ -110,10 +135,9 @@ def check_no_filter(query: p4r.TableEntry) -> None:
 
 
 def no_idle_timeout(table: TableInfo) -> P4RuntimeError:
-    """Return the error for the idle timeout of a table."""
-    if table.idle_timeout:
-        return unimplemented(f"table {table.name}: idle timeouts are not supported")
-    return invalid(f"table {table.name} has no idle timeout")
+    """Return the error for the idle timeout of a table, or of a default entry, without one."""
+    what = "its default entry has" if table.idle_timeout else "it has"
+    return invalid(f"table {table.name}: {what} no idle timeout")
 
 
 def passes(table: TableInfo, stored: Stored, query: p4r.TableEntry) -> bool:
@@ -130,8 +154,8 @@ def passes(table: TableInfo, stored: Stored, query: p4r.TableEntry) -> bool:
     return True
 
 
-def to_wire(table: TableInfo, stored: Stored, counts: Counts | None) -> p4r.TableEntry:
-    """Return the message of an entry, with its counts if they are given."""
+def to_wire(table: TableInfo, stored: Stored, live: Live | None = None) -> p4r.TableEntry:
+    """Return the message of an entry; its meter is shown as it is configured."""
     entry = stored.entry
     message = p4r.TableEntry(
         table_id=table.id,
@@ -140,6 +164,8 @@ def to_wire(table: TableInfo, stored: Stored, counts: Counts | None) -> p4r.Tabl
         is_const=entry.is_const,
         metadata=stored.metadata,
         controller_metadata=stored.controller_metadata,
+        idle_timeout_ns=stored.idle_timeout_ns,
+        meter_config=stored.meter,
     )
     action = table.actions_by_name.get(entry.action)
     if stored.one_shot is not None:
@@ -148,29 +174,35 @@ def to_wire(table: TableInfo, stored: Stored, counts: Counts | None) -> p4r.Tabl
         message.action.CopyFrom(target_to_wire(entry.target))
     elif action is not None:
         message.action.CopyFrom(action_to_wire(action, entry.params))
-    if counts is not None:
-        message.counter_data.CopyFrom(counter_data(counts))
+    show_live(message, live or Live())
     return message
 
 
-def entry_before(
-    table: TableInfo, stored: Stored, counts: Counts | None, *, with_action: bool
-) -> Iterator[p4r.Entity]:
-    """Yield what an opposite MODIFY or INSERT of an entry needs."""
-    entry = to_wire(table, stored, counts)
-    entry.is_const = False
-    if not with_action:
-        entry.ClearField("action")
-    yield p4r.Entity(table_entry=entry)
+def show_live(message: p4r.TableEntry, live: Live) -> None:
+    """Put what the data plane counts into a message."""
+    if live.counts is not None:
+        message.counter_data.CopyFrom(counter_data(live.counts))
+    if live.colors is not None:
+        message.meter_counter_data.CopyFrom(colors_to_wire(live.colors))
+    if live.elapsed_ns is not None:
+        message.time_since_last_hit.elapsed_ns = live.elapsed_ns
 
 
-def counter_to_wire(
-    table: TableInfo, stored: Stored, counts: Counts | None
-) -> p4r.DirectCounterEntry:
-    """Return the message of an entry's direct counter."""
-    key = p4r.TableEntry(
+def key_message(table: TableInfo, stored: Stored | None) -> p4r.TableEntry:
+    """Return what names an entry; None is the default entry."""
+    if stored is None:
+        return p4r.TableEntry(table_id=table.id, is_default_action=True)
+    return p4r.TableEntry(
         table_id=table.id,
         match=key_to_wire(table, stored.entry.key),
         priority=stored.entry.priority,
     )
-    return p4r.DirectCounterEntry(table_entry=key, data=counter_data(counts or (0, 0)))
+
+
+def idle_message(table: TableInfo, stored: Stored) -> p4r.TableEntry:
+    """Return what a notification says of an idle entry."""
+    message = key_message(table, stored)
+    message.metadata = stored.metadata
+    message.controller_metadata = stored.controller_metadata
+    message.idle_timeout_ns = stored.idle_timeout_ns
+    return message

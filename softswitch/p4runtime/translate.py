@@ -13,36 +13,36 @@ from finsy.proto import p4r
 
 from softswitch.p4runtime import values
 from softswitch.p4runtime.errors import denied, invalid
-from softswitch.p4runtime.schema_types import ActionInfo, FieldInfo, TableInfo
+from softswitch.p4runtime.schema_types import ActionInfo, FieldInfo, KeyInfo, TableInfo
 from softswitch.program import MatchKey, MatchType
 
 Key = tuple[MatchKey, ...]
 
 
-def key_from_wire(table: TableInfo, matches: Iterable[p4r.FieldMatch]) -> Key:
+def key_from_wire(owner: KeyInfo, matches: Iterable[p4r.FieldMatch]) -> Key:
     """Return the data plane's key of `matches`; raises P4RuntimeError."""
-    key = list(table.template)
+    key = list(owner.template)
     given = set()
     for match in matches:
-        info = table.fields_by_id.get(match.field_id)
+        info = owner.fields_by_id.get(match.field_id)
         if info is None:
             raise invalid(
-                f"table {table.name}: no key field has id {match.field_id}; {named(table.fields)}"
+                f"{owner.label}: no key field has id {match.field_id}; {named(owner.fields)}"
             )
         if match.field_id in given:
-            raise invalid(f"table {table.name}: key field {info.name} is given twice")
+            raise invalid(f"{owner.label}: key field {info.name} is given twice")
         given.add(match.field_id)
-        key[info.position] = _match(table, info, match)
+        key[info.position] = _match(owner, info, match)
     if None in key:
-        absent = [item.name for item in table.fields_by_position if key[item.position] is None]
-        raise invalid(f"table {table.name}: exact key fields must be given: {', '.join(absent)}")
+        absent = [item.name for item in owner.fields_by_position if key[item.position] is None]
+        raise invalid(f"{owner.label}: exact key fields must be given: {', '.join(absent)}")
     return tuple(item for item in key if item is not None)
 
 
-def key_to_wire(table: TableInfo, key: Key) -> list[p4r.FieldMatch]:
+def key_to_wire(owner: KeyInfo, key: Key) -> list[p4r.FieldMatch]:
     """Return the canonical matches of a key: shortest byte strings, don't-care fields omitted."""
     matches = []
-    for info in table.fields:
+    for info in owner.fields:
         match = _FIELD_TO_WIRE[info.match_type](info, key[info.position])
         if match is not None:
             matches.append(match)
@@ -53,12 +53,12 @@ def check_priority(table: TableInfo, priority: int) -> None:
     """Raise unless `priority` is what the table's match kinds demand."""
     if table.uses_priority and priority <= 0:
         raise invalid(
-            f"table {table.name}: priority is {priority}; a table with ternary, range or optional "
+            f"{table.label}: priority is {priority}; a table with ternary, range or optional "
             "fields needs a priority of 1 or more"
         )
     if not table.uses_priority and priority:
         raise invalid(
-            f"table {table.name}: priority is {priority}; it must be 0 in a table without "
+            f"{table.label}: priority is {priority}; it must be 0 in a table without "
             "ternary, range and optional fields"
         )
 
@@ -120,11 +120,11 @@ def params_from_wire(action: ActionInfo, params: Any) -> tuple[int, ...]:
     return tuple(value for value in given if value is not None)
 
 
-def _match(table: TableInfo, info: FieldInfo, match: p4r.FieldMatch) -> MatchKey:
+def _match(owner: KeyInfo, info: FieldInfo, match: p4r.FieldMatch) -> MatchKey:
     kind = match.WhichOneof("field_match_type")
     if kind != info.match_type:
         raise invalid(
-            f"table {table.name}: key field {info.name} is given as {kind or 'nothing'}; it is "
+            f"{owner.label}: key field {info.name} is given as {kind or 'nothing'}; it is "
             f"{info.match_type}"
         )
     return _FIELD_FROM_WIRE[info.match_type](info, getattr(match, kind))

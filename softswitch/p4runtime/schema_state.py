@@ -1,0 +1,157 @@
+"""Meters, value sets and digests of a P4Info, checked against the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from finsy.proto import p4i, p4t
+
+from softswitch.p4runtime.errors import invalid
+from softswitch.p4runtime.schema_types import FieldInfo, KeyInfo
+from softswitch.program import Digest, MatchType, MeterArray, Program, ValueSet
+
+Resolve = Callable[[p4t.P4DataTypeSpec], p4t.P4DataTypeSpec]
+"""Follows new types down to what they are made of."""
+
+
+@dataclass(frozen=True)
+class MeterInfo:
+    """A meter array of `size` cells, or a direct one of table `table_id`.
+
+    `kind` is a p4i.MeterSpec.Type.
+    """
+
+    id: int
+    name: str
+    size: int
+    table_id: int
+    kind: int
+
+
+@dataclass(frozen=True)
+class ValueSetInfo:
+    """A parser value set; `key` describes its members."""
+
+    id: int
+    name: str
+    size: int
+    key: KeyInfo
+
+
+@dataclass(frozen=True)
+class DigestField:
+    """A value in a digest; `width` in bits."""
+
+    width: int
+    signed: bool
+    is_bool: bool
+
+
+@dataclass(frozen=True)
+class DigestInfo:
+    """A digest; `shape` is the field of P4Data that holds it: struct, tuple, bitstring or bool."""
+
+    id: int
+    name: str
+    shape: str
+    fields: tuple[DigestField, ...]
+
+
+def meter_info(item: p4i.Meter | p4i.DirectMeter, program: Program) -> MeterInfo:
+    """Return a meter after checking that the program has it; raises P4RuntimeError."""
+    name = item.preamble.name
+    real = program.meter_arrays.get(name)
+    if real is None or (real.table is not None) != isinstance(item, p4i.DirectMeter):
+        raise invalid(f"P4Info has meter {name!r}, which the program does not have")
+    _check_unit(item, real)
+    if isinstance(item, p4i.DirectMeter):
+        return MeterInfo(item.preamble.id, name, 0, item.direct_table_id, item.spec.type)
+    if item.size != real.size:
+        raise invalid(
+            f"meter {name!r} has {item.size} cells in P4Info and {real.size} in the program"
+        )
+    return MeterInfo(item.preamble.id, name, real.size, 0, item.spec.type)
+
+
+def _check_unit(item: p4i.Meter | p4i.DirectMeter, real: MeterArray) -> None:
+    unit = p4i.MeterSpec.BYTES if real.counts_bytes else p4i.MeterSpec.PACKETS
+    if item.spec.unit != unit:
+        raise invalid(
+            f"meter {real.name!r} counts {p4i.MeterSpec.Unit.Name(item.spec.unit)} in P4Info and "
+            f"{p4i.MeterSpec.Unit.Name(unit)} in the program"
+        )
+
+
+def value_set_info(
+    item: p4i.ValueSet,
+    program: Program,
+    match_types: Mapping[p4i.MatchField.MatchType.ValueType, MatchType],
+    width: Callable[[p4i.MatchField, int, str], int],
+) -> ValueSetInfo:
+    """Return a value set after checking that the program has it; raises P4RuntimeError."""
+    name = item.preamble.name
+    real = program.value_sets.get(name)
+    if real is None:
+        raise invalid(f"P4Info has value set {name!r}, which the program does not have")
+    fields = tuple(_members(item, real, match_types, width))
+    return ValueSetInfo(item.preamble.id, name, item.size, KeyInfo(f"value set {name}", fields))
+
+
+def _members(
+    item: p4i.ValueSet,
+    real: ValueSet,
+    match_types: Mapping[p4i.MatchField.MatchType.ValueType, MatchType],
+    width: Callable[[p4i.MatchField, int, str], int],
+) -> Iterator[FieldInfo]:
+    if len(item.match) != len(real.widths):
+        raise invalid(
+            f"value set {real.name!r} has {len(item.match)} fields in P4Info and "
+            f"{len(real.widths)} in the program"
+        )
+    for position, (match, bits) in enumerate(zip(item.match, real.widths, strict=True)):
+        what = f"field {match.id} of value set {real.name!r}"
+        kind = match_types.get(match.match_type)
+        if kind is None:
+            raise invalid(f"{what} has no match type that is known")
+        label = match.name or f"field {match.id}"
+        yield FieldInfo(match.id, label, kind, width(match, bits, what), position)
+
+
+def digest_info(
+    item: p4i.Digest, types: p4t.P4TypeInfo, resolve: Resolve, real: Digest | None
+) -> DigestInfo:
+    """Return a digest after checking that the program has it; raises P4RuntimeError."""
+    name = item.preamble.name
+    if real is None:
+        raise invalid(f"P4Info has digest {name!r}, which the program does not have")
+    spec = resolve(item.type_spec)
+    shape = spec.WhichOneof("type_spec") or "nothing"
+    specs = [spec]
+    if shape == "struct":
+        specs = [member.type_spec for member in types.structs[spec.struct.name].members]
+    elif shape == "tuple":
+        specs = list(spec.tuple.members)
+    fields = tuple(_digest_field(resolve(each), name) for each in specs)
+    if len(fields) != len(real.widths) or any(
+        field.width > width for field, width in zip(fields, real.widths, strict=True)
+    ):
+        raise invalid(
+            f"digest {name!r} has fields of {[f.width for f in fields]} bits in P4Info and "
+            f"{list(real.widths)} in the program"
+        )
+    return DigestInfo(item.preamble.id, name, shape, fields)
+
+
+def _digest_field(spec: p4t.P4DataTypeSpec, name: str) -> DigestField:
+    kind = spec.WhichOneof("type_spec")
+    if kind == "bool":
+        return DigestField(1, signed=False, is_bool=True)
+    bits = spec.bitstring.WhichOneof("type_spec") if kind == "bitstring" else None
+    if bits == "bit":
+        return DigestField(spec.bitstring.bit.bitwidth, signed=False, is_bool=False)
+    if bits == "int":
+        return DigestField(spec.bitstring.int.bitwidth, signed=True, is_bool=False)
+    raise invalid(
+        f"digest {name!r} has a field of type {bits or kind}; bit, int and bool are known"
+    )
