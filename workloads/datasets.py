@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from workloads import movielens, options, spamassassin, svmlight, synthetic
+from workloads import avazu, criteo, movielens, options, spamassassin, svmlight, synthetic
 from workloads.errors import WorkloadError
 from workloads.examples import Examples, Int64Array
+from workloads.fields import MAX_BITS
 from workloads.part import Part
 
 Task = Literal["rating", "binary"]
 
 TEST_FRACTION = 0.1
 
-KNOWN = ("movielens", "spamassassin[:words=1]", "synthetic[:NAME=NUMBER,…]", "svmlight:FILE")
+KNOWN = (
+    "movielens",
+    "spamassassin[:words=1]",
+    "synthetic[:NAME=NUMBER,…]",
+    "svmlight:FILE",
+    "criteo[,bits=N]:FILE",
+    "avazu[,bits=N]:FILE",
+)
+_LOGS: dict[str, Callable[[Path, int], tuple[Examples, Int64Array]]] = {
+    "avazu": avazu.load,
+    "criteo": criteo.load,
+}
+"""Click logs in fields."""
 
 
 @dataclass(frozen=True)
@@ -56,24 +70,32 @@ def open_dataset(spec: str, seed: int) -> Dataset:
 
     - `movielens`: user and film indicators with ratings
     - `spamassassin`, or `spamassassin:words=1`: mails as features of up to two words, or of one
+    - `criteo:FILE`, `avazu:FILE`: click logs in their published formats; with `criteo,bits=N:FILE`
+      the values of a field are hashed to N bits
     - `svmlight:FILE`: a file in svmlight (libsvm) format with binary labels
-    - `synthetic`, or `synthetic:examples=N,features=N,nnz=N,exponent=X`: Zipf logistic data that is
-      a function of `seed` and the options
+    - `synthetic`, or `synthetic:NAME=NUMBER,…`: Zipf logistic data that is a function of `seed`
+      and the options, see `workloads.synthetic.generate`
 
     Raises `WorkloadError` for any other name, a bad option, or a file that cannot be used.
     """
-    kind, colon, rest = spec.partition(":")
+    head, _, rest = spec.partition(":")
+    kind, _, before = head.partition(",")
     task: Task = "binary"
     if spec == "movielens":
         examples, starts = movielens.load()
         task = "rating"
-    elif kind == "spamassassin":
+    elif kind in _LOGS and rest:
+        given = options.parse(f"data set {kind}", before)
+        options.check_names(f"data set {kind}", given, ("bits",))
+        bits = options.integer(f"{kind}: bits", given.get("bits", 0), 0, MAX_BITS)
+        examples, starts = _LOGS[kind](Path(rest).expanduser(), bits)
+    elif head == "spamassassin":
         given = options.parse("data set spamassassin", rest)
         examples, starts = _one_field(*spamassassin.load(given))
-    elif kind == "synthetic":
+    elif head == "synthetic":
         given = options.parse("data set synthetic", rest)
-        examples, starts = _one_field(*synthetic.generate(seed, given))
-    elif kind == "svmlight" and colon and rest:
+        examples, starts = synthetic.generate(seed, given)
+    elif head == "svmlight" and rest:
         examples, starts = _one_field(*svmlight.load(Path(rest).expanduser()))
     else:
         raise WorkloadError(f"unknown data set '{spec}'; known: {', '.join(KNOWN)}")

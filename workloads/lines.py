@@ -59,3 +59,9 @@ def identity(path: Path, what: str) -> str:
         raise WorkloadError(f"cannot read {what} {path}: not a regular file")
     text = f"{resolved}\0{stat.st_size}\0{stat.st_mtime_ns}"
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:24]
+
+
+def quote(token: bytes) -> str:
+    """Show a piece of a file in an error: printable, and not too long."""
+    shown = token[:40].decode("utf-8", errors="backslashreplace")
+    return repr(shown + ("…" if len(token) > 40 else ""))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from workloads import store
 from workloads.errors import WorkloadError
 from workloads.examples import Examples, Float32Array, Int64Array
-from workloads.lines import identity, line_blocks
+from workloads.lines import identity, line_blocks, quote
 
 _WHAT = "svmlight file"
 MAX_ID = 2**63 - 1
@@ -140,15 +140,15 @@ def _explain(path: Path, lines: Sequence[bytes], first_line: int) -> NoReturn:
 
 def _line_problem(tokens: Sequence[bytes]) -> str | None:
     if _number(tokens[0]) not in _LABELS:
-        return f"label {_quote(tokens[0])}; allowed: -1 and +1, or 0 and 1"
+        return f"label {quote(tokens[0])}; allowed: -1 and +1, or 0 and 1"
     seen: set[int] = set()
     for token in tokens[1:]:
         head, colon, tail = token.partition(b":")
         if not colon or not _is_id(head):
-            return f"{_quote(token)}; need id:value with an integer id from 0 to {MAX_ID}"
+            return f"{quote(token)}; need id:value with an integer id from 0 to {MAX_ID}"
         value = _number(tail)
         if value is None or abs(value) > float(np.finfo(np.float32).max):
-            return f"{_quote(token)}: the value must be a finite float32"
+            return f"{quote(token)}: the value must be a finite float32"
         if int(head) in seen:
             return f"feature {int(head)} occurs twice"
         seen.add(int(head))
@@ -168,11 +168,6 @@ def _number(text: bytes) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _quote(token: bytes) -> str:
-    shown = token[:40].decode("utf-8", errors="backslashreplace")
-    return repr(shown + ("…" if len(token) > 40 else ""))
 
 
 def _check_convention(path: Path, block: _Block, seen: dict[float, bool]) -> None:
