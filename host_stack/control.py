@@ -26,6 +26,8 @@ class Head(IntEnum):
     DONE = 1
     JOIN = 2
     STATUS = 3
+    STALLED = 4
+    """As STATUS; hot packets are not acknowledged."""
 
 
 class Kind(IntEnum):

@@ -14,11 +14,13 @@ AFTER_S = 0.3
 """How long nothing may move before the worker asks how things stand."""
 
 EVERY_S = 0.5
-"""Between questions, and how long an answer is waited for."""
+"""Between questions; how long the first answer is waited for, each further one twice as long."""
+
+MAX_EVERY_S = 4.0
 
 
 class Inquiry:
-    """One question at a time, at most every `EVERY_S`."""
+    """One question at a time; the interval grows while the server stays silent."""
 
     def __init__(self, kv: KVWorker, counters: Counter[str]) -> None:
         """Count answers that could not be read in `counters`."""
@@ -26,12 +28,16 @@ class Inquiry:
         self._counters = counters
         self._timestamp: int | None = None
         self._sent_at = 0.0
+        self._every_s = EVERY_S
 
     def poll(self, head: Head, request: Request, stalled_s: float) -> Answer | None:
         """Ask if it is time to; the answer to the last question, once, or None."""
         now = time.monotonic()
         answer = self._take()
-        if answer is None and stalled_s > AFTER_S and now - self._sent_at > EVERY_S:
+        if answer is None and stalled_s > AFTER_S and now - self._sent_at > self._every_s:
+            self._every_s = (
+                min(MAX_EVERY_S, 2 * self._every_s) if self._timestamp is not None else EVERY_S
+            )
             self.cancel()
             self._timestamp = self._kv.request(head, request.encode(), server_id(0))
             self._sent_at = now
@@ -47,6 +53,7 @@ class Inquiry:
         if self._timestamp is None or not self._kv.done(self._timestamp):
             return None
         timestamp, self._timestamp = self._timestamp, None
+        self._every_s = EVERY_S
         return read_answer(self._kv, timestamp, self._counters)
 
 

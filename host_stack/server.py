@@ -326,13 +326,15 @@ class Server:
         self._rejoining[rank] = request
 
     def _on_current(self, rank: int, head: Head, message: Request, request: SimpleRequest) -> None:
-        """DONE or STATUS of the open round."""
+        """DONE, STATUS or STALLED of the open round."""
         if head is Head.DONE:
             used_rows = self._incarnation.placement.used_rows
             if rank not in self._open.done:
                 self._open.rows.append(rows_of(message.rows, used_rows))
             self._open.done[rank] = request
             return
+        if head is Head.STALLED:
+            self._suspect(f"packets of worker {rank} are not acknowledged")
         known = Known.PUSH if rank in self._open.pushed else Known.NOTHING
         if rank in self._open.done:
             known |= Known.DONE

@@ -247,7 +247,7 @@ class Worker:
 
         def look_up(stalled_s: float) -> None:
             self._node.process()
-            answer = self._inquiry.poll(Head.STATUS, status, stalled_s)
+            answer = self._inquiry.poll(Head.STALLED, status, stalled_s)
             if answer is not None:
                 self._refuse_moved(answer)
 

@@ -122,6 +122,7 @@ class MemoryController:
     ) -> None:
         self.incarnation = Incarnation(job.epoch, 0, job.fraction_bits, 1, placement)
         self.reasons: list[str] = []
+        self.switch_is_dead: Callable[[], bool] = lambda: False
         self._job = job
         self._install = install
         self._wake = Wake()
@@ -140,8 +141,9 @@ class MemoryController:
         return self.incarnation
 
     def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
-        """Set the switch up again."""
-        self.renew(reason, seen, round_)
+        """Set the switch up again if it is dead."""
+        if self.switch_is_dead():
+            self.renew(reason, seen, round_)
 
     def renew(self, reason: str, seen: Incarnation, round_: int) -> None:
         """Another epoch, unless the asking one has missed the last."""
@@ -196,6 +198,7 @@ class MemoryJob:
         self._placement = place(np.arange(hot, dtype=np.uint64), self.job.layout)
         self.network = network_of(self.job, self._placement)
         self.controller = MemoryController(self.job, self._placement, install)
+        self.controller.switch_is_dead = lambda: self.network.is_dead
         self._every = checkpoint_every
         self._saved = Checkpoint(0, np.zeros(num_keys, np.float32))
         self._on_commit: list[Callable[[Commit], None]] = []

@@ -88,7 +88,7 @@ class MemoryNetwork:
         self._hosts = {port: address for address, port in ports.items()}
         self._group = group
         self._members = members
-        self._dataplane = dataplane
+        self.dataplane = dataplane
         self._faults = faults or Faults()
         self._random = random.Random(self._faults.seed)
         self._held: deque[tuple[str, str, bytes]] = deque()
@@ -129,14 +129,14 @@ class MemoryNetwork:
                 self._pass(*self._held.popleft())
 
     def _pass(self, source: str, destination: str, payload: bytes) -> None:
-        if self._dataplane is None:
+        if self.dataplane is None:
             receivers = self._members if destination == self._group else [destination]
             for receiver in receivers:
                 if receiver in self._transports:
                     self._arrive(receiver, source, payload)
             return
         sent = frame(source, destination, payload)
-        for port, raw in self._dataplane.inject(self._ports[source], sent):
+        for port, raw in self.dataplane.inject(self._ports[source], sent):
             origin, _, content = datagram(raw)
             self._arrive(self._hosts[port], origin, content)
 

@@ -22,6 +22,7 @@ from tests.job_in_memory import (
     GROUP,
     SERVER,
     SWITCH,
+    MemoryJob,
     Outcome,
     addresses,
     ports,
@@ -75,13 +76,20 @@ async def reasons(address: str) -> dict[str, int]:
 
 
 @contextmanager
+def switch_server() -> Iterator[P4RuntimeServer]:
+    """An embedded switch without ports."""
+    # Compiled beforehand, for a client does not wait as long as a slow machine needs.
+    DataPlane.load(Artifact.load().device_config).close()
+    with P4RuntimeServer("127.0.0.1:0") as server:
+        yield server
+
+
+@contextmanager
 def embedded_network(
     faults: Faults | None,
 ) -> Iterator[tuple[P4RuntimeServer, Callable[[Job, Placement], MemoryNetwork]]]:
     """A switch, and what makes a network around it once the job is known."""
-    # Compiled beforehand, for a client does not wait as long as a slow machine needs.
-    DataPlane.load(Artifact.load().device_config).close()
-    with P4RuntimeServer("127.0.0.1:0") as server:
+    with switch_server() as server:
 
         def make(job: Job, _placement: Placement) -> MemoryNetwork:
             asyncio.run(provision(server.address, job))
@@ -90,6 +98,29 @@ def embedded_network(
             )
 
         yield server, make
+
+
+class SwitchThatDies:
+    """The embedded switch of a job in memory: set up again, empty, for every epoch."""
+
+    def __init__(self, server: P4RuntimeServer) -> None:
+        self._server = server
+        self.network: MemoryNetwork | None = None
+
+    def network_of(self, job: Job, _placement: Placement) -> MemoryNetwork:
+        """A network around the switch as it is for the first epoch."""
+        asyncio.run(provision(self._server.address, job))
+        self.network = MemoryNetwork(
+            ports(WORKERS), GROUP, addresses(WORKERS), self._server.dataplane
+        )
+        return self.network
+
+    def install(self, job: Job) -> None:
+        """Load the program anew, which empties the switch, and bring it back to life."""
+        assert self.network is not None
+        asyncio.run(provision(self._server.address, job))
+        self.network.dataplane = self._server.dataplane
+        self.network.is_dead = False
 
 
 def run(faults: Faults | None, wild: float = 0.0) -> tuple[Outcome, np.ndarray, dict[str, int]]:
@@ -142,3 +173,31 @@ def test_escapes_and_sums_meet_in_one_row() -> None:
     assert counts["escaped"] > 0
     assert counts["aggregated"] > 0
     assert outcome.counters["fallback_added"] > 0
+
+
+@pytest.mark.parametrize("datagrams", [1, 40, 90, 150, 210, 330])
+def test_the_switch_dies(datagrams: int) -> None:
+    """A switch that dies anywhere in a round loses its sums, and the model keeps its bits."""
+    pushes = random_pushes(WORKERS, 3, NUM_KEYS, 900, seed=6)
+    with switch_server() as server:
+        switch = SwitchThatDies(server)
+        job = MemoryJob(pushes, NUM_KEYS, HOT, switch.network_of, F, install=switch.install)
+        job.network.dies_after = datagrams
+        outcome = job.run()
+    assert outcome.parameters.tobytes() == expected(pushes).tobytes()
+    assert job.controller.reasons
+    assert job.commits[-1].epoch > 1
+
+
+def test_switch_server_and_worker_die() -> None:
+    """Three deaths at once."""
+    pushes = random_pushes(WORKERS, 4, NUM_KEYS, 900, seed=7)
+    with switch_server() as server:
+        switch = SwitchThatDies(server)
+        job = MemoryJob(pushes, NUM_KEYS, HOT, switch.network_of, F, install=switch.install)
+        job.network.dies_after = 150
+        job.crash(SERVER, 12)
+        job.crash(addresses(WORKERS)[0], 12)
+        outcome = job.run()
+    assert outcome.parameters.tobytes() == expected(pushes).tobytes()
+    assert sum(outcome.crashes.values()) == 2
