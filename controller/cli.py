@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bench.cli import app as bench_app
 from controller.cli_identify import identify
 from controller.targets import TARGETS
 from host_stack.errors import BadInput, LibraError
@@ -47,6 +48,7 @@ def common(
 
 
 app.command()(identify)
+app.add_typer(bench_app, name="bench")
 
 
 @app.command()

@@ -17,7 +17,7 @@ from host_stack.errors import LibraError
 from host_stack.layout import Layout
 
 COMPILER = "p4c-bm2-ss"
-PROGRAMS = {"libra": 32}
+PROGRAMS = {"libra": 32, "libra64": 64}
 """Name of an artifact and its LANES."""
 
 

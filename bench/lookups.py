@@ -1,0 +1,105 @@
+"""What a lookup costs as tables grow, and how long it takes to fill them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.processing import BATCH, repeated_cost
+from softswitch.dataplane import DataPlane, MatchKey, TableEntry
+
+PROGRAM = Path(__file__).parent / "p4" / "lookup.json"
+_FULL = 0xFFFFFFFF
+_ACTION, _PORT = "Lookup.send", 2
+_PACKETS = 16 * BATCH
+_FRAME = np.dtype(
+    [
+        ("dst", "u1", (6,)),
+        ("src", "u1", (6,)),
+        ("ether_type", ">u2"),
+        ("a", ">u4"),
+        ("b", ">u4"),
+        ("rest", "u1", (38,)),
+    ]
+)
+_PREFIXES = (16, 20, 22, 24, 24, 24, 24, 28, 32)
+"""Prefix lengths, about as often as routing tables have them."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A table of `lookup.p4`: `selector` is the ether_type that asks it."""
+
+    name: str
+    table: str
+    selector: int
+    key: Callable[[np.random.Generator, int, int], tuple[MatchKey, ...]]
+    uses_priority: bool = False
+
+
+def _exact(_rng: np.random.Generator, a: int, b: int) -> tuple[MatchKey, ...]:
+    return MatchKey(a), MatchKey(b)
+
+
+def _lpm(rng: np.random.Generator, a: int, _b: int) -> tuple[MatchKey, ...]:
+    return (MatchKey(a, prefix_len=_PREFIXES[int(rng.integers(len(_PREFIXES)))]),)
+
+
+def _ternary(masks: int) -> Callable[[np.random.Generator, int, int], tuple[MatchKey, ...]]:
+    lengths = np.random.default_rng(7).integers(8, 33, (masks, 2))
+
+    def key(rng: np.random.Generator, a: int, b: int) -> tuple[MatchKey, ...]:
+        first, second = lengths[int(rng.integers(masks))]
+        return MatchKey(a, mask=_prefix(first)), MatchKey(b, mask=_prefix(second))
+
+    return key
+
+
+def _prefix(length: int) -> int:
+    return _FULL & ~(_FULL >> int(length))
+
+
+KINDS = (
+    Kind("exact", "Lookup.exact_match", 1, _exact),
+    Kind("lpm", "Lookup.longest_prefix", 2, _lpm),
+    Kind("ternary, 16 masks", "Lookup.ternary_match", 3, _ternary(16), uses_priority=True),
+    Kind("ternary, 400 masks", "Lookup.ternary_match", 3, _ternary(400), uses_priority=True),
+)
+
+
+def table_costs(sizes: dict[str, list[int]], runs: int) -> Iterator[dict[str, Any]]:
+    """Yield a record of cost and load time for each kind and size that is given.
+
+    Packets ask for entries of the table, at random.
+    """
+    for kind in KINDS:
+        for size in sizes.get(kind.name, []):
+            with DataPlane.load(PROGRAM.read_bytes()) as dataplane:
+                yield _measure(dataplane, kind, size, runs)
+
+
+def _measure(dataplane: DataPlane, kind: Kind, size: int, runs: int) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    # All different in every prefix that is used, so that no two entries are the same.
+    a = rng.permutation(1 << 20)[:size] if size <= 1 << 20 else np.arange(size)
+    keys = np.stack([a.astype(np.int64) << 12, rng.integers(0, 1 << 32, size)], axis=1)
+    entries: dict[tuple[MatchKey, ...], TableEntry] = {}
+    for i, (first, second) in enumerate(keys.tolist()):
+        key = kind.key(rng, first, second)
+        masked = tuple(MatchKey(m.value & (m.mask or _FULL), m.mask, m.prefix_len) for m in key)
+        entries[masked] = TableEntry(key, i + 1 if kind.uses_priority else 0, _ACTION, (_PORT,))
+    begin = time.perf_counter()
+    for entry in entries.values():
+        dataplane.table_add(kind.table, entry)
+    seconds = time.perf_counter() - begin
+    frames = np.zeros(_PACKETS, _FRAME)
+    frames["ether_type"] = kind.selector
+    chosen = keys[rng.integers(0, size, _PACKETS)]
+    frames["a"], frames["b"] = chosen[:, 0], chosen[:, 1]
+    cost = repeated_cost(dataplane, 1, frames.view(np.uint8).reshape(_PACKETS, -1), runs)
+    return {"kind": kind.name, "entries": len(entries), "load_s": seconds, **cost.record()}
