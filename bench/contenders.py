@@ -68,14 +68,16 @@ class Contender:
         return asyncio.run(self.job.aggregated(self.address, self.name))
 
 
-def make_links(prefix: str, count: int) -> list[tuple[str, str]]:
+@contextmanager
+def links(prefix: str, count: int) -> Iterator[list[tuple[str, str]]]:
     """Pairs of interfaces (generator's end, switch's end), without offloads."""
     pairs = [(f"{prefix}g{i}", f"{prefix}s{i}") for i in range(count)]
     lines = [f"link add name {near} type veth peer name {far}" for near, far in pairs]
     lines += [f"link set dev {name} up" for pair in pairs for name in pair]
     run_tool(["ip", "-batch", "-"], "".join(f"{line}\n" for line in lines))
     prepare_ports(name for pair in pairs for name in pair)
-    return pairs
+    yield pairs
+    run_tool(["ip", "-batch", "-"], "".join(f"link delete dev {near}\n" for near, _ in pairs))
 
 
 @contextmanager
@@ -87,11 +89,11 @@ def contender(
     Must be called inside an emulation's namespaces. The reflector has one link.
     """
     workers = job.workers if name in SWITCHES else 1
-    pairs = make_links(name[:2], workers)
     address = f"127.0.0.1:{SWITCHES[name]}" if name in SWITCHES else None
-    process = _start(name, address, [far for _, far in pairs], job, processes)
-    prefer(process.pid)
     with ExitStack() as stack:
+        pairs = stack.enter_context(links(name[:2], workers))
+        process = _start(name, address, [far for _, far in pairs], job, processes)
+        prefer(process.pid)
         sockets = [stack.enter_context(open_socket(near)) for near, _ in pairs]
         loads = [
             Load(
