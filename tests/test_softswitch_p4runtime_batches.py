@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ from finsy.proto import p4d, p4r, rpc_code
 
 from softswitch.batch import HeldWrites
 from softswitch.p4runtime.server import P4RuntimeServer
+from tests.p4rt_programs import Served, served
 from tests.p4rt_support import (
     IDS,
     TIMEOUT_S,
@@ -297,3 +299,82 @@ def test_batch_that_the_data_plane_refuses(
     countdown = 0
     assert everything(primary) == before
     primary.write(*CHANGES, atomicity=ATOMIC)
+
+
+def profile_updates(switch: Served) -> tuple[list[p4r.Update], list[p4r.Update], p4r.Update]:
+    """Return updates that fill action profiles, others that change them, and one that is bad."""
+    profile = switch.ids["paths"]
+
+    def member(number: int, port: int) -> dict[str, Any]:
+        what = switch.action("routed", bytes([port]), bytes([number]))
+        return {
+            "action_profile_member": p4r.ActionProfileMember(
+                action_profile_id=profile, member_id=number, action=what
+            )
+        }
+
+    def group(number: int, *members: int) -> dict[str, Any]:
+        parts = [p4r.ActionProfileGroup.Member(member_id=item, weight=1) for item in members]
+        return {
+            "action_profile_group": p4r.ActionProfileGroup(
+                action_profile_id=profile, group_id=number, members=parts, max_size=8
+            )
+        }
+
+    def entry(mac: bytes, **target: int) -> dict[str, Any]:
+        return {
+            "table_entry": p4r.TableEntry(
+                table_id=switch.ids["destinations"],
+                match=[exact(1, mac)],
+                action=p4r.TableAction(**target),
+            )
+        }
+
+    start = [
+        insert(**member(1, 1)),
+        insert(**member(2, 2)),
+        insert(**group(1, 1, 2)),
+        insert(**entry(b"\x01", action_profile_group_id=1)),
+        insert(**entry(b"\x02", action_profile_member_id=2)),
+    ]
+    changes = [
+        insert(**member(3, 3)),
+        modify(**member(1, 4)),
+        modify(**group(1, 1, 2, 3)),
+        insert(**group(2, 3)),
+        modify(**entry(b"\x01", action_profile_group_id=2)),
+        delete(**entry(b"\x02")),
+        modify(**group(1, 1, 3)),
+        delete(**member(2, 2)),
+        insert(**entry(b"\x03", action_profile_member_id=3)),
+    ]
+    return start, changes, insert(**entry(b"\x04", action_profile_member_id=9))
+
+
+@MODES
+@pytest.mark.parametrize("place", [3, 9])
+def test_action_profiles_take_part(p4rt_cache: Path, mode: int, place: int) -> None:
+    """Members, groups and the entries that refer to them are rolled back in order."""
+    with served("softswitch_profiles", p4rt_cache) as switch:
+        start, changes, bad = profile_updates(switch)
+        switch.client.write(*start)
+
+        def state() -> list[bytes]:
+            found = switch.client.read(
+                p4r.Entity(table_entry=p4r.TableEntry()),
+                p4r.Entity(action_profile_member=p4r.ActionProfileMember()),
+                p4r.Entity(action_profile_group=p4r.ActionProfileGroup()),
+            )
+            return sorted(entity.SerializeToString(deterministic=True) for entity in found)
+
+        before = state()
+        with pytest.raises(grpc.RpcError) as caught:
+            switch.client.write(*changes[:place], bad, *changes[place:], atomicity=mode)
+        assert batch_errors(caught.value)[place].canonical_code == rpc_code.NOT_FOUND
+        assert state() == before
+        switch.client.write(*changes, atomicity=mode)
+        after = state()
+        assert after != before
+        reconcile = p4r.SetForwardingPipelineConfigRequest.RECONCILE_AND_COMMIT
+        switch.client.set_config(reconcile, switch.client.get_config().config)
+        assert state() == after

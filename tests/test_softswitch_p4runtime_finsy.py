@@ -8,6 +8,7 @@ from typing import Any
 
 import finsy
 import pytest
+from finsy.proto import stratum
 
 from softswitch.p4runtime.server import P4RuntimeServer
 from tests.p4rt_support import CPU_PORT, IDS, JSON_PATH, P4INFO_PATH, TIMEOUT_S
@@ -156,5 +157,37 @@ def test_schema_matches(switch: P4RuntimeServer) -> None:
         async with finsy.Switch("s1", switch.address) as controller:
             assert {table.alias for table in controller.p4info.tables} >= {"l2", "routes", "acl"}
             assert controller.p4info.tables["l2"].id == IDS["l2"]
+
+    run(main())
+
+
+def test_roles(switch: P4RuntimeServer) -> None:
+    """Two controllers with roles of their own write their tables at the same time, and no other."""
+
+    def options(name: str, *tables: str) -> finsy.SwitchOptions:
+        config = stratum.P4RoleConfig(exclusive_p4_ids=[IDS[table] for table in tables])
+        return finsy.SwitchOptions(role_name=name, role_config=config)
+
+    route = finsy.P4TableEntry(
+        "routes",
+        match=finsy.P4TableMatch(dst=(0x0A000000, 8)),
+        action=finsy.P4TableAction("route", mac=0x0A, port=3),
+    )
+
+    async def main() -> None:
+        async with (
+            finsy.Switch("bridge", switch.address, options("bridge", "l2")) as bridge,
+            finsy.Switch("router", switch.address, options("router", "routes")) as router,
+        ):
+            assert bridge.is_primary
+            assert router.is_primary
+            await bridge.insert([forward(1, 1)])
+            await router.insert([route])
+            with pytest.raises(finsy.P4ClientError) as caught:
+                await bridge.insert([route])
+            error = caught.value.details[0]
+            assert error.canonical_code is finsy.GRPCStatusCode.PERMISSION_DENIED
+            assert [entry async for entry in bridge.read(finsy.P4TableEntry())] == [forward(1, 1)]
+            assert [entry async for entry in router.read(finsy.P4TableEntry())] == [route]
 
     run(main())

@@ -86,6 +86,8 @@ class Stream:
                 self._packet_out(request.packet)
             elif kind == "digest_ack":
                 self._acknowledge(request.digest_ack)
+            elif kind == "other":
+                raise unimplemented("this switch knows no messages of other types")
             else:
                 raise invalid("the message has no update; send arbitration or packet")
         except SoftSwitchError as error:
