@@ -14,13 +14,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from softswitch.binding import u64_array
 from softswitch.errors import SoftSwitchError
 
-
-class _Call(ctypes.Structure):
-    """struct ss_call: see runtime/batch.h."""
-
-    _fields_ = (("function", ctypes.c_uint64), ("args", ctypes.c_uint64 * 6))
+_ARGUMENTS = 6
+"""Of a call, beside the number of its function (struct ss_call: see runtime/batch.h)."""
 
 
 class HeldWrites:
@@ -65,11 +63,12 @@ class HeldWrites:
         return False
 
     def _run(self) -> int:
-        calls = (_Call * max(len(self._calls), 1))()
-        for call, (function, arguments) in zip(calls, self._calls, strict=False):
-            call.function = function
-            call.args = tuple(_word(argument) for argument in arguments)
-        done: int = self._lib.ss_batch(self._ctx, calls, len(self._calls))
+        words: list[int] = []
+        for function, arguments in self._calls:
+            words.append(function)
+            words += [_word(argument) for argument in arguments]
+            words += [0] * (_ARGUMENTS - len(arguments))
+        done: int = self._lib.ss_batch(self._ctx, u64_array(words), len(self._calls))
         return done
 
 
