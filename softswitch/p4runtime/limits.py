@@ -14,8 +14,9 @@ MAX_STREAMS = 32
 MAX_READS = 16
 """Streams and Reads hold a thread each while their client takes its time; Writes find others."""
 UNARY_THREADS = 16
+MAX_RPCS = MAX_STREAMS + MAX_READS + UNARY_THREADS
 
-MAX_MESSAGE_BYTES = 64 << 20
+MAX_MESSAGE_BYTES = 32 << 20
 """Of a request; pipeline configs are the largest."""
 MAX_UPDATES = 1 << 18
 """Of one Write: every element of a batch may need an error of its own."""

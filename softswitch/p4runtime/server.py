@@ -13,20 +13,13 @@ from softswitch.dataplane import DataPlane
 from softswitch.errors import PortError
 from softswitch.p4runtime.arbitration import Arbitration
 from softswitch.p4runtime.device import Action, Device
-from softswitch.p4runtime.limits import (
-    MAX_READS,
-    MAX_STREAMS,
-    SERVER_OPTIONS,
-    UNARY_THREADS,
-)
+from softswitch.p4runtime.limits import MAX_RPCS, SERVER_OPTIONS
 from softswitch.p4runtime.pipeline import Loader
 from softswitch.p4runtime.service import P4RuntimeService
 from softswitch.p4runtime.tls import TlsFiles
 
 DEFAULT_ADDRESS = "127.0.0.1:9559"
 """Loopback: without TLS there is neither authentication nor encryption."""
-
-MAX_RPCS = MAX_STREAMS + MAX_READS + UNARY_THREADS
 
 
 class P4RuntimeServer:
@@ -83,6 +76,7 @@ class P4RuntimeServer:
         server = grpc.server(
             futures.ThreadPoolExecutor(MAX_RPCS, thread_name_prefix="p4runtime"),
             options=SERVER_OPTIONS,
+            maximum_concurrent_rpcs=MAX_RPCS,
         )
         service = P4RuntimeService(self.device, self._arbitration)
         p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
