@@ -90,6 +90,18 @@ class Incarnation:
         return cls(epoch, round_, fraction_bits, version, placement)
 
 
+class Moved(Exception):
+    """The job goes on in another incarnation; `round` is open there.
+
+    Out of `Worker` it means that the server has lost committed rounds and takes them up again.
+    """
+
+    def __init__(self, incarnation: Incarnation) -> None:
+        super().__init__(f"the job goes on at round {incarnation.round}, epoch {incarnation.epoch}")
+        self.incarnation = incarnation
+        self.round = incarnation.round
+
+
 class Incarnations(Protocol):
     """Where the server learns of incarnations: its side of the controller."""
 

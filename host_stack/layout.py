@@ -94,3 +94,8 @@ def make_tag(epoch: int, round_: int) -> int:
 def split_tag(tag: int) -> tuple[int, int]:
     """(epoch, round) of a tag."""
     return tag >> ROUND_BITS, tag & MAX_ROUND
+
+
+def as_cmd(tag: int) -> int:
+    """A tag as the signed 32-bit number that a ps-lite message carries."""
+    return tag - (1 << 32) if tag >> 31 else tag

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import zmq
 from numpy.typing import NDArray
 
 from host_stack.aggregator import KeyIndex, SoftwareAggregator
+from host_stack.commit import Aggregate, Commit, OnCommit, Optimizer
 from host_stack.control import Answer, Head, Kind, Known, Request, bitmap_of, rows_of
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray, IntArray
@@ -33,54 +32,6 @@ SUSPECT_S = 0.5
 
 RENEW_EVERY_S = 1.0
 """How often a request to the controller is repeated."""
-
-
-class Optimizer(Protocol):
-    """What the server needs of an optimiser; `workloads.optimizers` has some."""
-
-    def apply(self, params: FloatArray, keys: NDArray[np.uint64], gradient: FloatArray) -> None:
-        """Update float32[num_keys] `params` in place at uint64[n] unique `keys`."""
-
-    def state(self) -> dict[str, FloatArray]:
-        """The optimiser's arrays, for a checkpoint."""
-
-    def load_state(self, state: Mapping[str, FloatArray]) -> None:
-        """Take over arrays of a checkpoint."""
-
-
-@dataclass(frozen=True)
-class Commit:
-    """What a committed round was.
-
-    Attributes:
-        round: its number, from 0.
-        epoch: in which it was pushed.
-        drain_s, apply_s, update_s: seconds spent in each phase.
-        drained_rows, changed_rows: rows read from the switch, rows of which an UPDATE was sent.
-        keys: number of touched keys.
-    """
-
-    round: int
-    epoch: int
-    drain_s: float
-    apply_s: float
-    update_s: float
-    drained_rows: int
-    changed_rows: int
-    keys: int
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    """What a round came to.
-
-    Attributes:
-        keys: int64[n], ascending: the keys that were touched.
-        sums: float32[n], the sum of each key's gradients.
-    """
-
-    keys: KeyIndex
-    sums: FloatArray
 
 
 @dataclass
@@ -110,9 +61,6 @@ class HeldPull:
 
 class _Abandoned(Exception):
     """The open round starts again in another incarnation."""
-
-
-OnCommit = Callable[[Commit, FloatArray, Aggregate], None]
 
 
 class Server:

@@ -12,22 +12,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 import zmq
 
-from host_stack.codec import Codec, Records, fill_header, overlay, version_op
+from host_stack.codec import Codec, fill_header
 from host_stack.control import Answer, Head, Kind, Known, Request, bitmap_of, rows_of
 from host_stack.errors import PushFailed
 from host_stack.fixedpoint import FloatArray, IntArray
-from host_stack.incarnation import Incarnation
+from host_stack.incarnation import Incarnation, Moved
 from host_stack.inquiry import Inquiry, read_answer
 from host_stack.job import Job
 from host_stack.kv.ids import server_id
 from host_stack.kv.message import KVPairs
 from host_stack.kv.node import Node
 from host_stack.kv.worker import KVWorker
-from host_stack.layout import make_tag
+from host_stack.layout import as_cmd, make_tag
 from host_stack.packing import Packing
 from host_stack.placement import Keys, Placement
 from host_stack.push import HotPush
-from host_stack.transport import Received, Transport, ipv4
+from host_stack.transport import Transport, ipv4
+from host_stack.updates import Updates
 from host_stack.wire import Op
 
 POLL_S = 0.1
@@ -59,18 +60,6 @@ class RoundTimes:
     packets: int
     fetched_rows: int
     replays: int
-
-
-class Moved(Exception):
-    """The job goes on in another incarnation; `round` is open there.
-
-    Out of `Worker` it means that the server has lost committed rounds and takes them up again.
-    """
-
-    def __init__(self, incarnation: Incarnation) -> None:
-        super().__init__(f"the job goes on at round {incarnation.round}, epoch {incarnation.epoch}")
-        self.incarnation = incarnation
-        self.round = incarnation.round
 
 
 OnPushed = Callable[[int, Keys, FloatArray], None]
@@ -204,8 +193,7 @@ class Worker:
     def _attempt(self, round_: int, push: _Push, next_keys: Keys) -> RoundTimes:
         started = time.monotonic()
         tag = make_tag(self._incarnation.epoch, round_)
-        self._update_tag = tag
-        self._received_rows[:] = False
+        self._updates.expect(tag)
         hot, index = self._placement.find(push.keys)
         cold = _Push(push.keys[~hot], push.gradients[~hot])
         pushed_cold = self._push_cold(cold, tag)
@@ -346,35 +334,14 @@ class Worker:
     def _complete_rows(self, changed: IntArray, round_: int) -> int:
         """Wait shortly for UPDATEs that are still on their way, then fetch what is missing."""
         deadline = time.monotonic() + UPDATE_GRACE_S
-        missing = changed[~self._received_rows[changed]]
-        while len(missing) and (left := deadline - time.monotonic()) > 0:
+        while len(missing := self._updates.missing(changed)):
+            if (left := deadline - time.monotonic()) <= 0:
+                break
             self._receive(left)
-            missing = changed[~self._received_rows[changed]]
         if len(missing):
             in_missing = np.isin(self._placement.rows, missing)
             self._pull(np.sort(self._placement.keys[in_missing]), round_)
         return len(missing)
-
-    def _apply_updates(self, received: Received) -> None:
-        records = overlay(received.data, self._codec.update)
-        good = self._is_update(received, records)
-        rows, lanes, values = self._codec.decode_updates(records[good])
-        index = self._placement.index_of(lanes, rows)
-        known = index >= 0
-        self.parameters[self._hot_keys[index[known]]] = values[known]
-        self._received_rows[rows[known]] = True
-
-    def _is_update(self, received: Received, records: Records) -> np.ndarray:
-        header = records["header"]
-        good: np.ndarray = (
-            (received.lengths >= self._codec.update_prefix)
-            & (header["version_op"] == version_op(Op.UPDATE))
-            & (header["job"] == self._job.job)
-            & (header["tag"] == self._update_tag)
-            & (received.sources == ipv4(self._job.server))
-            & (received.lengths == self._codec.update_lengths(records))
-        )
-        return good
 
     # -- waiting and incarnations -----------------------------------------------------------
 
@@ -384,7 +351,7 @@ class Worker:
         self._node.process()
         received = self._transport.receive()
         while len(received):
-            self._apply_updates(received)
+            self._updates.take(received)
             received = self._transport.receive()
 
     def _until(
@@ -431,17 +398,10 @@ class Worker:
     def _take_over(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
         self._placement = incarnation.placement
-        self._hot_keys = self._placement.keys.astype(np.int64)
-        self._received_rows = np.zeros(self._placement.used_rows, np.bool_)
-        self._update_tag = 0
+        self._updates = Updates(self._job, self._codec, self._placement, self.parameters)
 
     def _silent(self, what: str) -> PushFailed:
         return PushFailed(
             f"the server at {self._job.server} did not {what} within "
             f"{self._job.timeouts_s['commit']:g} s; check that it and all workers run"
         )
-
-
-def as_cmd(tag: int) -> int:
-    """A tag as the signed 32-bit number that a ps-lite message carries."""
-    return tag - (1 << 32) if tag >> 31 else tag

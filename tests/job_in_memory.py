@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 
 from controller.placing.pairs import pair_rows
+from host_stack.commit import Aggregate, Commit
 from host_stack.connect import server_node, worker_node
 from host_stack.fixedpoint import FloatArray
-from host_stack.incarnation import Incarnation, next_epoch
+from host_stack.incarnation import Incarnation, Moved, next_epoch
 from host_stack.job import Job
 from host_stack.kv.config import KVConfig
 from host_stack.kv.ids import Role
 from host_stack.kv.node import Node
 from host_stack.layout import Layout
 from host_stack.placement import Keys, Placement, heat_based
-from host_stack.server import Aggregate, Commit, Server
+from host_stack.server import Server
 from host_stack.wake import Wake
-from host_stack.worker import Moved, RoundTimes, Worker
+from host_stack.worker import RoundTimes, Worker
 from tests.memory_network import Crashed, MemoryNetwork
 
 LAYOUT = Layout(lanes=32, rows=8192, window=256, program=1)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from host_stack.checkpoint import save_checkpoint
+from host_stack.commit import Aggregate, Commit
 from host_stack.connect import open_transport, server_node
 from host_stack.fixedpoint import FloatArray
 from host_stack.incarnation import Incarnation, OwnIncarnations
@@ -18,7 +19,7 @@ from host_stack.job import Job
 from host_stack.layout import SERVER_RANK
 from host_stack.placement import Placement
 from host_stack.probe import probe
-from host_stack.server import Aggregate, Commit, Server
+from host_stack.server import Server
 from workloads.optimizers import Optimizer, make_optimizer
 from workloads.training import Training, emit, run_role
 

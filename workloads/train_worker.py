@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from host_stack.connect import open_transport, worker_node
+from host_stack.incarnation import Moved
 from host_stack.job import Job
 from host_stack.probe import probe
-from host_stack.worker import Moved, Worker
+from host_stack.worker import Worker
 from workloads.training import Training, await_start, emit, run_role
 from workloads.workload import Workload
 
