@@ -66,9 +66,9 @@ def build(source: str, cache_dir: Path | None = None, *, sanitize: bool = False)
     `sanitize` adds the address and undefined-behaviour sanitizers (the process must then preload
     their run-time library). Raises NoCompiler when there is no compiler or it fails.
     """
-    directory = _open_cache(cache_dir or default_cache_dir())
+    directory = open_cache(cache_dir)
     compiler = find_compiler()
-    flags = (*FLAGS, *SANITIZE_FLAGS) if sanitize else FLAGS
+    flags = _flags(sanitize=sanitize)
     library = directory / f"{_digest(source, compiler, flags)}.so"
     seal = library.with_suffix(".sha256")
     if _is_whole(library, seal):
@@ -86,6 +86,21 @@ def build(source: str, cache_dir: Path | None = None, *, sanitize: bool = False)
         os.replace(output, library)
         os.replace(made, seal)
     return library
+
+
+def build_key(*, sanitize: bool = False) -> str:
+    """A hash of all that a library depends on beside its source."""
+    return _digest("", find_compiler(), _flags(sanitize=sanitize))
+
+
+def cached_library(directory: Path, name: str) -> Path | None:
+    """Return a library of the cache by its file name, None if it is not there or not whole."""
+    library = directory / Path(name).name
+    return library if _is_whole(library, library.with_suffix(".sha256")) else None
+
+
+def _flags(*, sanitize: bool) -> tuple[str, ...]:
+    return (*FLAGS, *SANITIZE_FLAGS) if sanitize else FLAGS
 
 
 def _is_whole(library: Path, seal: Path) -> bool:
@@ -114,8 +129,9 @@ def _run(command: list[str], timeout_s: float) -> subprocess.CompletedProcess[st
         raise NoCompiler(f"{command[0]} cannot be run: {error}; {_HINT}") from None
 
 
-def _open_cache(directory: Path) -> Path:
+def open_cache(cache_dir: Path | None = None) -> Path:
     """Create the cache; refuse one that other users can write, since code is loaded from it."""
+    directory = cache_dir or default_cache_dir()
     try:
         private = make_private(directory)
     except OSError as error:

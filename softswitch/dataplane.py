@@ -18,8 +18,6 @@ from typing import Self
 from softswitch.batch import HeldWrites, Library
 from softswitch.binding import load_library, split_records, u32_array, u64_array
 from softswitch.capture import CaptureOptions, CaptureStats, Recorder
-from softswitch.codegen import generate
-from softswitch.compiler import build
 from softswitch.digests import DigestQueue
 from softswitch.engine import Handle
 from softswitch.errors import (
@@ -30,7 +28,6 @@ from softswitch.errors import (
 )
 from softswitch.faults import Direction, LinkFaults
 from softswitch.links import Links, LinkStats
-from softswitch.load import load_program
 from softswitch.meters import DEFAULT_ENTRY, MeterStore
 from softswitch.ports import MAX_PACKET_BYTES, MAX_PORT, Ports, PortStats
 from softswitch.profiles import GroupMember, ProfileStore
@@ -42,6 +39,7 @@ from softswitch.program import (
     RegisterArray,
     TableEntry,
 )
+from softswitch.programs import compile_program
 from softswitch.replication import CloneSession, Replica, Replication
 from softswitch.tables import TableStore
 from softswitch.value_sets import ValueSetStore
@@ -124,8 +122,7 @@ class DataPlane:
 
         Raises BadProgram, UnsupportedConstruct, NoCompiler.
         """
-        program = load_program(bmv2_json)
-        return cls(program, build(generate(program), cache_dir, sanitize=sanitize))
+        return cls(*compile_program(bmv2_json, cache_dir, sanitize=sanitize))
 
     def __enter__(self) -> Self:
         return self

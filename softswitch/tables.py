@@ -73,7 +73,8 @@ class TableStore:
             )
         compiled = compile_match(self._layout, key[0])
         handle = compiled.direct if compiled.direct is not None else self._handles.take()
-        stored = _Stored(replace(entry, key=key[0]), handle, compiled)
+        normal = entry if entry.key == key[0] else replace(entry, key=key[0])
+        stored = _Stored(normal, handle, compiled)
         match = self._c_match(stored)
         code = self._lib.ss_table_add(self._ctx, self.table.index, handle, match, action, data)
         if code != 0:
