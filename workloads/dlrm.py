@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from host_stack.distinct import distinct
 from workloads.errors import WorkloadError
 from workloads.examples import Examples, Float32Array, Int64Array
 from workloads.losses import Loss
@@ -103,7 +104,7 @@ class EmbeddingModel:
 
     def batch_keys(self, batch: Examples) -> NDArray[np.uint64]:
         """Return the keys that the gradient of `batch` touches, uint64[n], sorted and unique."""
-        features = np.unique(batch.features)
+        features = distinct(batch.features)
         rows = features[:, np.newaxis] * self.dim + np.arange(self.dim)
         dense = np.arange(self.num_keys - self.num_dense, self.num_keys)
         return np.concatenate([rows.ravel(), dense]).astype(np.uint64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from host_stack.distinct import distinct
 from workloads.errors import WorkloadError
 from workloads.examples import Examples, Float32Array, Int64Array
 from workloads.losses import Loss
@@ -50,7 +51,7 @@ class FactorisationMachine:
 
     def batch_keys(self, batch: Examples) -> NDArray[np.uint64]:
         """Return the keys that the gradient of `batch` touches, uint64[n], sorted and unique."""
-        features = np.unique(batch.features)
+        features = distinct(batch.features)
         width = self.rank + 1
         keys = np.empty(len(features) * width + 1, dtype=np.uint64)
         keys[:-1] = (features[:, np.newaxis] * width + np.arange(width)).ravel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from host_stack.distinct import distinct
 from workloads.errors import WorkloadError
 from workloads.examples import Examples, Float32Array, Int64Array
 from workloads.losses import Loss
@@ -35,7 +36,7 @@ class LogisticRegression:
 
     def batch_keys(self, batch: Examples) -> NDArray[np.uint64]:
         """Return the keys that the gradient of `batch` touches, uint64[n], sorted and unique."""
-        features = np.unique(batch.features)
+        features = distinct(batch.features)
         return np.append(features, self.num_features).astype(np.uint64)
 
     def key_counts(self, feature_counts: Int64Array, examples: int) -> Int64Array:

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from host_stack.distinct import distinct
 from host_stack.errors import BadInput
 from host_stack.jsonfile import read_json_object
 from workloads import cache
@@ -64,16 +65,20 @@ class _Distinct:
         self._runs: list[Uint64Array] = []  # each rising, and more than twice as long as the next
 
     def add(self, names: Uint64Array) -> None:
-        run = np.unique(names)
+        run = distinct(names)
         while self._runs and len(self._runs[-1]) <= 2 * len(run):
-            run = np.union1d(self._runs.pop(), run)
+            run = _union(self._runs.pop(), run)
         self._runs.append(run)
 
     def sorted(self) -> Uint64Array:
         """All names, rising."""
         while len(self._runs) > 1:
-            self._runs.append(np.union1d(self._runs.pop(), self._runs.pop()))
+            self._runs.append(_union(self._runs.pop(), self._runs.pop()))
         return self._runs[0] if self._runs else np.empty(0, np.uint64)
+
+
+def _union(one: Uint64Array, other: Uint64Array) -> Uint64Array:
+    return distinct(np.concatenate([one, other]))
 
 
 def load(name: str) -> tuple[Examples, Uint64Array] | None:
