@@ -188,6 +188,14 @@ class DataPlane:
         with self._lock:
             self._table(table).delete(key, priority)
 
+    def table_thaw(self, table: str) -> None:
+        """Let the entries that the program gives a table be changed.
+
+        The JSON does not tell `entries` from `const entries`; P4Info does.
+        """
+        with self._lock:
+            self._table(table).thaw()
+
     def table_entries(self, table: str) -> list[TableEntry]:
         """Return all entries of a table, constant ones included."""
         with self._lock:

@@ -48,6 +48,7 @@ class TableStore:
         self._lib, self._ctx = lib, ctx
         self._profile = profile
         self._default_member: Reference | None = None
+        self._is_const = table.is_const
         self._entries: dict[EntryKey, _Stored] = {}
         self._handles = Handles()
         self._default: tuple[str, tuple[int, ...]] = ("", ())
@@ -56,6 +57,12 @@ class TableStore:
             self._insert(entry)
 
     # Entries
+
+    def thaw(self) -> None:
+        """Let the entries of the program be changed: in P4 they are `entries`, not `const` ones."""
+        self._is_const = False
+        for key, stored in self._entries.items():
+            self._entries[key] = replace(stored, entry=replace(stored.entry, is_const=False))
 
     def add(self, entry: TableEntry) -> None:
         """Add an entry. Raises AlreadyExists, ResourceExhausted or InvalidArgument."""
@@ -156,7 +163,7 @@ class TableStore:
     # Helpers
 
     def _check_mutable(self) -> None:
-        if self.table.is_const:
+        if self._is_const:
             raise InvalidArgument(f"the entries of table {self.table.name!r} are const")
         if not self.table.keys:
             raise InvalidArgument(f"table {self.table.name!r} has no key: it takes no entries")

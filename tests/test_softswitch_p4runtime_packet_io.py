@@ -10,6 +10,7 @@ from softswitch.p4runtime.packet_io import packet_in_message, packet_out_bytes
 from softswitch.p4runtime.schema import Schema
 from softswitch.p4runtime.schema_types import HeaderInfo, ParamInfo
 from softswitch.p4runtime.server import P4RuntimeServer
+from softswitch.p4runtime.translation import WireType
 from tests.p4rt_support import (
     CPU_PORT,
     IDS,
@@ -25,7 +26,7 @@ from tests.p4rt_support import (
 
 pytest_plugins = ("tests.p4rt_fixtures",)
 
-FIELDS = (ParamInfo(1, "port", 9), ParamInfo(2, "padding", 7))
+FIELDS = (ParamInfo(1, "port", WireType(9)), ParamInfo(2, "padding", WireType(7)))
 SCHEMA = Schema(
     headers={
         "packet_in": HeaderInfo("packet_in", FIELDS),
@@ -97,7 +98,7 @@ def test_stream_errors(primary: Client, switch: P4RuntimeServer) -> None:
     assert error.packet_out.packet_out.metadata[0].metadata_id == 7
     primary.send(p4r.StreamMessageRequest(digest_ack=p4r.DigestListAck(digest_id=1)))
     error = primary.receive().error
-    assert error.canonical_code == rpc_code.UNIMPLEMENTED
+    assert error.canonical_code == rpc_code.NOT_FOUND
     assert error.WhichOneof("details") == "digest_list_ack"
     with Client(switch.address, 0) as backup:
         backup.arbitrate()

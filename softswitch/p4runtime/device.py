@@ -127,7 +127,7 @@ class Device:
     ) -> None:
         if config is None:
             raise invalid("the request has no config")
-        pipeline = verify(config, self._load, self.cpu_port)
+        pipeline = verify(config, self._load, self.cpu_port, self._ports)
         try:
             if action == Action.VERIFY:
                 pipeline.close()

@@ -186,6 +186,6 @@ def _value(field: DigestField, value: int) -> p4d.P4Data:
     if field.is_bool:
         return p4d.P4Data(bool=bool(value))
     if field.signed:
-        sign = 1 << (field.width - 1)
+        sign = 1 << (field.wire.width - 1)
         return p4d.P4Data(bitstring=values.encode_signed((value ^ sign) - sign))
-    return p4d.P4Data(bitstring=values.encode(value))
+    return p4d.P4Data(bitstring=field.wire.write(value))

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from finsy.proto import p4r
 
 from softswitch.dataplane import DataPlane
-from softswitch.p4runtime import values
 from softswitch.p4runtime.errors import invalid
 from softswitch.p4runtime.schema import Schema
 from softswitch.p4runtime.schema_types import HeaderInfo
@@ -41,7 +40,7 @@ def packet_out_bytes(schema: Schema, message: p4r.PacketOut) -> bytes:
         raise invalid(f"metadata ids {sorted(given)} are not the packet_out header's: {names}")
     bits = 0
     for field in header.fields:
-        bits = bits << field.width | values.decode(given[field.id], field.width, field.name)
+        bits = bits << field.width | field.wire.read(given[field.id], field.name)
     padding = -header.width % 8
     payload: bytes = message.payload
     return (bits << padding).to_bytes((header.width + padding) // 8, "big") + payload
@@ -61,7 +60,7 @@ def packet_in_message(schema: Schema, packet: bytes) -> p4r.PacketIn | None:
     for item in header.fields:
         left -= item.width
         value = (bits >> left) & ((1 << item.width) - 1)
-        message.metadata.add(metadata_id=item.id, value=values.encode(value))
+        message.metadata.add(metadata_id=item.id, value=item.wire.write(value))
     return message
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import grpc
@@ -42,8 +42,13 @@ class Pipeline:
         self.dataplane.close()
 
 
-def verify(config: p4r.ForwardingPipelineConfig, load: Loader, cpu_port: int | None) -> Pipeline:
-    """Compile and load a configuration, without ports.
+def verify(
+    config: p4r.ForwardingPipelineConfig,
+    load: Loader,
+    cpu_port: int | None,
+    ports: Mapping[int, str],
+) -> Pipeline:
+    """Compile and load a configuration, without ports; `ports` only tells their names.
 
     Raises P4RuntimeError if P4Info and program disagree, and the engine's SoftSwitchError if the
     program is bad, uses something unsupported, or cannot be compiled here.
@@ -54,7 +59,9 @@ def verify(config: p4r.ForwardingPipelineConfig, load: Loader, cpu_port: int | N
         raise invalid("the pipeline config has no p4_device_config; give the program's bmv2 JSON")
     dataplane = load(config.p4_device_config)
     try:
-        schema = build_schema(config.p4info, dataplane.program)
+        schema = build_schema(
+            config.p4info, dataplane.program, {name: port for port, name in ports.items()}
+        )
         profiles = ActionProfiles(schema, dataplane)
         idle = IdleTimeouts(dataplane)
         tables = TableEntries(schema, dataplane, profiles, idle)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from finsy.proto import p4i, p4t
 
@@ -19,6 +19,7 @@ from softswitch.p4runtime.schema_state import (
     MeterInfo,
     ValueSetInfo,
     digest_info,
+    header_widths,
     meter_info,
     value_set_info,
 )
@@ -32,6 +33,7 @@ from softswitch.p4runtime.schema_types import (
     RegisterInfo,
     TableInfo,
 )
+from softswitch.p4runtime.translation import Translations, WireType, check_match
 from softswitch.program import KeyField, MatchType, Program, Table
 
 _MATCH_TYPES = {
@@ -121,14 +123,18 @@ class Schema:
         raise not_found(f"no {kind} has id {object_id:#010x}; there are {_some(names)}")
 
 
-def build_schema(p4info: p4i.P4Info, program: Program) -> Schema:
+def build_schema(
+    p4info: p4i.P4Info, program: Program, ports: Mapping[str, int] | None = None
+) -> Schema:
     """Index `p4info` after checking that `program` is the program it describes.
+
+    `ports` are the names of interfaces and their ports, for types that are names to controllers.
 
     Raises P4RuntimeError (INVALID_ARGUMENT, UNIMPLEMENTED) at the first disagreement, naming both
     sides.
     """
     _check_ids(p4info)
-    return _Builder(p4info, program).build()
+    return _Builder(p4info, program, ports or {}).build()
 
 
 def _check_ids(p4info: p4i.P4Info) -> None:
@@ -150,10 +156,11 @@ def _check_ids(p4info: p4i.P4Info) -> None:
 
 
 class _Builder:
-    def __init__(self, p4info: p4i.P4Info, program: Program) -> None:
+    def __init__(self, p4info: p4i.P4Info, program: Program, ports: Mapping[str, int]) -> None:
         self._p4info = p4info
         self._program = program
         self._schema = Schema()
+        self._types = Translations(p4info.type_info, ports)
         self._direct = {item.preamble.id for item in p4info.direct_counters}
         self._real_actions = {action.name: action for action in program.actions}
 
@@ -164,12 +171,12 @@ class _Builder:
             schema.meters[meter.preamble.id] = meter_info(meter, self._program)
         for value_set in info.value_sets:
             schema.value_sets[value_set.preamble.id] = value_set_info(
-                value_set, self._program, _MATCH_TYPES, self._width
+                value_set, self._program, _MATCH_TYPES, self._types
             )
         for digest in info.digests:
             real = self._program.digests.get(digest.preamble.name)
             schema.digests[digest.preamble.id] = digest_info(
-                digest, info.type_info, self._resolve, real
+                digest, info.type_info, self._resolve, real, self._types
             )
         for action in info.actions:
             schema.actions[action.preamble.id] = self._action(action)
@@ -187,43 +194,26 @@ class _Builder:
             schema.headers[header.preamble.name] = self._header(header)
         return schema
 
-    def _width(self, item: Any, real: int, what: str) -> int:
-        """Return the width in use; a type under @p4runtime_translation may have another one."""
-        if self._is_translated(item, what) or item.bitwidth == real:
-            return real
-        raise invalid(f"{what} is {item.bitwidth} bits wide in P4Info and {real} in the program")
-
-    def _is_translated(self, item: Any, what: str) -> bool:
-        new_types = self._p4info.type_info.new_types
-        if not item.HasField("type_name") or item.type_name.name not in new_types:
-            return False
-        new_type = new_types[item.type_name.name]
-        if not new_type.HasField("translated_type"):
-            return False
-        if new_type.translated_type.HasField("sdn_string"):
-            raise unimplemented(f"{what} is a string for controllers, which is not supported")
-        return True
-
     def _action(self, action: p4i.Action) -> ActionInfo:
         name = action.preamble.name
         _check_unique((item.id for item in action.params), f"parameters of action {name!r}")
         real = self._real_actions.get(name)
-        widths = [item.bitwidth for item in action.params]
+        wires = [WireType(max(item.bitwidth, 1)) for item in action.params]
         if real is not None:
-            if len(real.params) != len(widths):
+            if len(real.params) != len(wires):
                 raise invalid(
-                    f"action {name!r} has {len(widths)} parameters in P4Info and "
+                    f"action {name!r} has {len(wires)} parameters in P4Info and "
                     f"{len(real.params)} in the program"
                 )
-            widths = [
-                self._width(item, param.width, f"parameter {item.name!r} of action {name!r}")
+            wires = [
+                self._types.of(item, param.width, f"parameter {item.name!r} of action {name!r}")
                 for item, param in zip(action.params, real.params, strict=True)
             ]
-        params = zip(action.params, widths, strict=True)
+        params = zip(action.params, wires, strict=True)
         return ActionInfo(
             action.preamble.id,
             name,
-            tuple(ParamInfo(item.id, item.name, width) for item, width in params),
+            tuple(ParamInfo(item.id, item.name, wire) for item, wire in params),
         )
 
     def _table(self, table: p4i.Table) -> TableInfo:
@@ -254,6 +244,7 @@ class _Builder:
             meter_id=meter_id,
             idle_timeout=table.idle_timeout_behavior != p4i.Table.NO_TIMEOUT,
             profile_id=table.implementation_id,
+            has_initial_entries=table.has_initial_entries,
         )
 
     def _direct_resources(self, table: p4i.Table, real: Table) -> tuple[int, int]:
@@ -304,7 +295,9 @@ class _Builder:
             raise invalid(
                 f"{what} is {given or 'unspecified'} in P4Info and {key.match_type} in the program"
             )
-        return FieldInfo(item.id, item.name, given, self._width(item, key.width, what), position)
+        wire = self._types.of(item, key.width, what)
+        check_match(wire, given, what)
+        return FieldInfo(item.id, item.name, given, wire, position)
 
     def _action_ref(self, ref: p4i.ActionRef, real: Table) -> ActionRef:
         action = self._schema.actions.get(ref.id)
@@ -373,13 +366,12 @@ class _Builder:
     def _header(self, header: p4i.ControllerPacketMetadata) -> HeaderInfo:
         name = header.preamble.name
         _check_unique((item.id for item in header.metadata), f"fields of header {name!r}")
-        for item in header.metadata:
-            what = f"field {item.name!r} of header {name!r}"
-            if self._is_translated(item, what) or item.bitwidth <= 0:
-                raise unimplemented(f"{what} has a translated type, which is not supported")
-        return HeaderInfo(
-            name, tuple(ParamInfo(item.id, item.name, item.bitwidth) for item in header.metadata)
-        )
+        widths = header_widths(header, self._program)
+        fields = []
+        for item, width in zip(header.metadata, widths, strict=True):
+            wire = self._types.of(item, width, f"field {item.name!r} of header {name!r}")
+            fields.append(ParamInfo(item.id, item.name, wire))
+        return HeaderInfo(name, tuple(fields))
 
 
 def _check_unique(ids: Iterator[int], what: str) -> None:

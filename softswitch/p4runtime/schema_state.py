@@ -9,6 +9,7 @@ from finsy.proto import p4i, p4t
 
 from softswitch.p4runtime.errors import invalid
 from softswitch.p4runtime.schema_types import FieldInfo, KeyInfo
+from softswitch.p4runtime.translation import Translations, WireType, check_match
 from softswitch.program import Digest, MatchType, MeterArray, Program, ValueSet
 
 Resolve = Callable[[p4t.P4DataTypeSpec], p4t.P4DataTypeSpec]
@@ -41,11 +42,11 @@ class ValueSetInfo:
 
 @dataclass(frozen=True)
 class DigestField:
-    """A value in a digest; `width` in bits."""
+    """A value in a digest."""
 
-    width: int
-    signed: bool
-    is_bool: bool
+    wire: WireType
+    signed: bool = False
+    is_bool: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,14 +88,14 @@ def value_set_info(
     item: p4i.ValueSet,
     program: Program,
     match_types: Mapping[p4i.MatchField.MatchType.ValueType, MatchType],
-    width: Callable[[p4i.MatchField, int, str], int],
+    types: Translations,
 ) -> ValueSetInfo:
     """Return a value set after checking that the program has it; raises P4RuntimeError."""
     name = item.preamble.name
     real = program.value_sets.get(name)
     if real is None:
         raise invalid(f"P4Info has value set {name!r}, which the program does not have")
-    fields = tuple(_members(item, real, match_types, width))
+    fields = tuple(_members(item, real, match_types, types))
     return ValueSetInfo(item.preamble.id, name, item.size, KeyInfo(f"value set {name}", fields))
 
 
@@ -102,7 +103,7 @@ def _members(
     item: p4i.ValueSet,
     real: ValueSet,
     match_types: Mapping[p4i.MatchField.MatchType.ValueType, MatchType],
-    width: Callable[[p4i.MatchField, int, str], int],
+    types: Translations,
 ) -> Iterator[FieldInfo]:
     if len(item.match) != len(real.widths):
         raise invalid(
@@ -115,11 +116,17 @@ def _members(
         if kind is None:
             raise invalid(f"{what} has no match type that is known")
         label = match.name or f"field {match.id}"
-        yield FieldInfo(match.id, label, kind, width(match, bits, what), position)
+        wire = types.of(match, bits, what)
+        check_match(wire, kind, what)
+        yield FieldInfo(match.id, label, kind, wire, position)
 
 
 def digest_info(
-    item: p4i.Digest, types: p4t.P4TypeInfo, resolve: Resolve, real: Digest | None
+    item: p4i.Digest,
+    types: p4t.P4TypeInfo,
+    resolve: Resolve,
+    real: Digest | None,
+    translations: Translations,
 ) -> DigestInfo:
     """Return a digest after checking that the program has it; raises P4RuntimeError."""
     name = item.preamble.name
@@ -127,31 +134,48 @@ def digest_info(
         raise invalid(f"P4Info has digest {name!r}, which the program does not have")
     spec = resolve(item.type_spec)
     shape = spec.WhichOneof("type_spec") or "nothing"
-    specs = [spec]
+    specs = [item.type_spec]
     if shape == "struct":
         specs = [member.type_spec for member in types.structs[spec.struct.name].members]
     elif shape == "tuple":
         specs = list(spec.tuple.members)
-    fields = tuple(_digest_field(resolve(each), name) for each in specs)
-    if len(fields) != len(real.widths) or any(
-        field.width > width for field, width in zip(fields, real.widths, strict=True)
-    ):
+    if len(specs) != len(real.widths):
         raise invalid(
-            f"digest {name!r} has fields of {[f.width for f in fields]} bits in P4Info and "
-            f"{list(real.widths)} in the program"
+            f"digest {name!r} has {len(specs)} fields in P4Info and {len(real.widths)} in the "
+            "program"
         )
-    return DigestInfo(item.preamble.id, name, shape, fields)
+    fields = []
+    for each, width in zip(specs, real.widths, strict=True):
+        wire = translations.named(each.new_type.name, width)
+        fields.append(
+            _digest_field(resolve(each), width, name) if wire is None else DigestField(wire)
+        )
+    return DigestInfo(item.preamble.id, name, shape, tuple(fields))
 
 
-def _digest_field(spec: p4t.P4DataTypeSpec, name: str) -> DigestField:
+def _digest_field(spec: p4t.P4DataTypeSpec, real: int, name: str) -> DigestField:
     kind = spec.WhichOneof("type_spec")
     if kind == "bool":
-        return DigestField(1, signed=False, is_bool=True)
+        return DigestField(WireType(1), is_bool=True)
     bits = spec.bitstring.WhichOneof("type_spec") if kind == "bitstring" else None
-    if bits == "bit":
-        return DigestField(spec.bitstring.bit.bitwidth, signed=False, is_bool=False)
-    if bits == "int":
-        return DigestField(spec.bitstring.int.bitwidth, signed=True, is_bool=False)
-    raise invalid(
-        f"digest {name!r} has a field of type {bits or kind}; bit, int and bool are known"
-    )
+    if bits not in ("bit", "int"):
+        raise invalid(f"digest {name!r} has a field of type {bits or kind}, not bit, int or bool")
+    width = spec.bitstring.bit.bitwidth if bits == "bit" else spec.bitstring.int.bitwidth
+    if width > real:  # a constant has more bits in the program than its type
+        raise invalid(f"digest {name!r} has a field of {width} bits, in the program of {real}")
+    return DigestField(WireType(width), signed=bits == "int")
+
+
+def header_widths(header: p4i.ControllerPacketMetadata, program: Program) -> list[int]:
+    """Return the widths of a controller header's fields in the program.
+
+    P4Info has them, but for translated types: then the program's header with the same fields
+    says. Raises P4RuntimeError if there is none.
+    """
+    if not any(item.HasField("type_name") for item in header.metadata):
+        return [item.bitwidth for item in header.metadata]
+    names = [item.name for item in header.metadata]
+    for real in program.headers:
+        if not real.metadata and [field.name for field in real.type.fields] == names:
+            return [field.width for field in real.type.fields]
+    raise invalid(f"the program has no header with the fields of {header.preamble.name!r}: {names}")

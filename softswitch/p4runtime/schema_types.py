@@ -5,18 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from softswitch.p4runtime.translation import WireType
 from softswitch.program import MatchKey, MatchType
 
 
 @dataclass(frozen=True)
 class FieldInfo:
-    """A key field; `position` is its place in the data plane's key, `width` in bits."""
+    """A key field; `position` is its place in the data plane's key."""
 
     id: int
     name: str
     match_type: MatchType
-    width: int
+    wire: WireType
     position: int
+
+    @property
+    def width(self) -> int:
+        """Width in bits in the data plane."""
+        return self.wire.width
 
     @property
     def dont_care(self) -> MatchKey | None:
@@ -30,11 +36,16 @@ class FieldInfo:
 
 @dataclass(frozen=True)
 class ParamInfo:
-    """A parameter of an action; `width` in bits."""
+    """A parameter of an action, or a field of a controller header."""
 
     id: int
     name: str
-    width: int
+    wire: WireType
+
+    @property
+    def width(self) -> int:
+        """Width in bits in the data plane."""
+        return self.wire.width
 
 
 @dataclass(frozen=True)
@@ -106,6 +117,7 @@ class TableInfo(KeyInfo):
     meter_id: int
     idle_timeout: bool
     profile_id: int = 0
+    has_initial_entries: bool = False
 
     @cached_property
     def actions_by_name(self) -> dict[str, ActionInfo]:

@@ -329,6 +329,8 @@ class TableEntries:
 
 
 def _initial(table: TableInfo, dataplane: DataPlane) -> dict[Slot, Stored]:
+    if table.has_initial_entries and not table.is_const:
+        dataplane.table_thaw(table.name)
     return {
         (canonical(table, entry.key), entry.priority): Stored(entry)
         for entry in dataplane.table_entries(table.name)

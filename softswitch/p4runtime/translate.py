@@ -11,7 +11,6 @@ from typing import Any
 
 from finsy.proto import p4r
 
-from softswitch.p4runtime import values
 from softswitch.p4runtime.errors import denied, invalid
 from softswitch.p4runtime.schema_types import ActionInfo, FieldInfo, KeyInfo, TableInfo
 from softswitch.program import MatchKey, MatchType
@@ -91,7 +90,7 @@ def action_to_wire(action: ActionInfo, params: Iterable[int]) -> p4r.TableAction
         action=p4r.Action(
             action_id=action.id,
             params=[
-                p4r.Action.Param(param_id=param.id, value=values.encode(value))
+                p4r.Action.Param(param_id=param.id, value=param.wire.write(value))
                 for param, value in zip(action.params, params, strict=True)
             ],
         )
@@ -111,7 +110,7 @@ def params_from_wire(action: ActionInfo, params: Any) -> tuple[int, ...]:
         position, param = slot
         if given[position] is not None:
             raise invalid(f"action {action.name}: parameter {param.name} is given twice")
-        given[position] = values.decode(item.value, param.width, param.name)
+        given[position] = param.wire.read(item.value, param.name)
     if None in given:
         absent = [
             param.name for param, value in zip(action.params, given, strict=True) if value is None
@@ -131,15 +130,16 @@ def _match(owner: KeyInfo, info: FieldInfo, match: p4r.FieldMatch) -> MatchKey:
 
 
 def _exact_from_wire(info: FieldInfo, match: Any) -> MatchKey:
-    return MatchKey(values.decode(match.value, info.width, info.name))
+    return MatchKey(info.wire.read(match.value, info.name))
 
 
 def _lpm_from_wire(info: FieldInfo, match: Any) -> MatchKey:
-    value = values.decode(match.value, info.width, info.name)
-    length = match.prefix_len
+    value = info.wire.read(match.value, info.name)
+    length = match.prefix_len - info.wire.more_bits
     if not 1 <= length <= info.width:
         raise invalid(
-            f"{info.name}: prefix length {length} is not in 1 to {info.width}; omit the field to "
+            f"{info.name}: prefix length {match.prefix_len} is not in {1 + info.wire.more_bits} to "
+            f"{info.width + info.wire.more_bits}; omit the field to "
             "match everything"
         )
     if value & ((1 << (info.width - length)) - 1):
@@ -148,8 +148,8 @@ def _lpm_from_wire(info: FieldInfo, match: Any) -> MatchKey:
 
 
 def _ternary_from_wire(info: FieldInfo, match: Any) -> MatchKey:
-    value = values.decode(match.value, info.width, info.name)
-    mask = values.decode(match.mask, info.width, f"mask of {info.name}")
+    value = info.wire.read(match.value, info.name)
+    mask = info.wire.read_mask(match.mask, f"mask of {info.name}")
     if not mask:
         raise invalid(f"{info.name}: the mask is zero; omit the field to match everything")
     if value & ~mask:
@@ -158,8 +158,8 @@ def _ternary_from_wire(info: FieldInfo, match: Any) -> MatchKey:
 
 
 def _range_from_wire(info: FieldInfo, match: Any) -> MatchKey:
-    low = values.decode(match.low, info.width, f"low end of {info.name}")
-    high = values.decode(match.high, info.width, f"high end of {info.name}")
+    low = info.wire.read(match.low, f"low end of {info.name}")
+    high = info.wire.read(match.high, f"high end of {info.name}")
     if low > high:
         raise invalid(f"{info.name}: the low end {low:#x} is above the high end {high:#x}")
     if low == 0 and high == (1 << info.width) - 1:
@@ -168,19 +168,21 @@ def _range_from_wire(info: FieldInfo, match: Any) -> MatchKey:
 
 
 def _optional_from_wire(info: FieldInfo, match: Any) -> MatchKey:
-    value = values.decode(match.value, info.width, info.name)
+    value = info.wire.read(match.value, info.name)
     return MatchKey(value, mask=(1 << info.width) - 1)
 
 
 def _exact_to_wire(info: FieldInfo, key: MatchKey) -> p4r.FieldMatch | None:
-    exact = p4r.FieldMatch.Exact(value=values.encode(key.value))
+    exact = p4r.FieldMatch.Exact(value=info.wire.write(key.value))
     return p4r.FieldMatch(field_id=info.id, exact=exact)
 
 
 def _lpm_to_wire(info: FieldInfo, key: MatchKey) -> p4r.FieldMatch | None:
     if not key.prefix_len:
         return None
-    lpm = p4r.FieldMatch.LPM(value=values.encode(key.value), prefix_len=key.prefix_len)
+    lpm = p4r.FieldMatch.LPM(
+        value=info.wire.write(key.value), prefix_len=key.prefix_len + info.wire.more_bits
+    )
     return p4r.FieldMatch(field_id=info.id, lpm=lpm)
 
 
@@ -188,7 +190,7 @@ def _ternary_to_wire(info: FieldInfo, key: MatchKey) -> p4r.FieldMatch | None:
     if not key.mask:
         return None
     ternary = p4r.FieldMatch.Ternary(
-        value=values.encode(key.value & key.mask), mask=values.encode(key.mask)
+        value=info.wire.write(key.value & key.mask), mask=info.wire.write_mask(key.mask)
     )
     return p4r.FieldMatch(field_id=info.id, ternary=ternary)
 
@@ -196,14 +198,14 @@ def _ternary_to_wire(info: FieldInfo, key: MatchKey) -> p4r.FieldMatch | None:
 def _range_to_wire(info: FieldInfo, key: MatchKey) -> p4r.FieldMatch | None:
     if key == info.dont_care:
         return None
-    ends = p4r.FieldMatch.Range(low=values.encode(key.value), high=values.encode(key.high))
+    ends = p4r.FieldMatch.Range(low=info.wire.write(key.value), high=info.wire.write(key.high))
     return p4r.FieldMatch(field_id=info.id, range=ends)
 
 
 def _optional_to_wire(info: FieldInfo, key: MatchKey) -> p4r.FieldMatch | None:
     if not key.mask:
         return None
-    optional = p4r.FieldMatch.Optional(value=values.encode(key.value))
+    optional = p4r.FieldMatch.Optional(value=info.wire.write(key.value))
     return p4r.FieldMatch(field_id=info.id, optional=optional)
 
 
