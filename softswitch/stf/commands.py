@@ -1,131 +1,68 @@
-"""Commands of bmv2's command line that tests use: replication, counters, registers."""
+"""Commands of bmv2's command line that tests use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from decimal import Decimal, InvalidOperation
 
 from softswitch.dataplane import DataPlane
-from softswitch.program import CounterArray, RegisterArray
-from softswitch.stf.grammar import Command, StfError, to_int
+from softswitch.meters import MeterConfig, MeterStore
+from softswitch.program import CounterArray, MatchKey, RegisterArray
+from softswitch.stf.entry import Entry, number
+from softswitch.stf.grammar import Command, StfError
 from softswitch.stf.names import find
+from softswitch.stf.profiles import Profiles
+from softswitch.stf.replication import Replication
+from softswitch.value_sets import ValueSetStore
 
 
-@dataclass
-class _Node:
-    rid: int
-    ports: tuple[int, ...]
-    group: int | None = None
-
-
-@dataclass
 class Commands:
-    """Runs commands on a switch; handles of multicast nodes count from 0 as in bmv2."""
+    """Runs commands on a switch."""
 
-    switch: DataPlane
-    _nodes: dict[int, _Node] = field(default_factory=dict)
-    _next_node: int = 0
-    _groups: dict[int, list[int]] = field(default_factory=dict)
-    _mirrors: dict[int, int] = field(default_factory=dict)  # session to multicast group
+    def __init__(self, switch: DataPlane) -> None:
+        groups = (Replication(switch), Arrays(switch), Profiles(switch), ValueSets(switch))
+        self._known = {name: entry for group in groups for name, entry in group.entries().items()}
 
     def run(self, command: Command) -> None:
         """Run one command. Raises StfError or another SoftSwitchError."""
-        entry = _TABLE[command.name]
-        low, high = entry.counts
-        if not low <= len(command.args) <= high:
-            raise StfError(f"{command.name} takes {entry.usage or 'no arguments'}")
-        entry.run(self, *command.args)
+        entry = self._known.get(command.name)
+        if entry is None:
+            raise StfError(f"there is no command {command.name!r}")
+        if not entry.least <= len(command.args) <= entry.most:
+            raise StfError(f"{command.name} takes {entry.usage}")
+        entry.run(*command.args)
 
-    # Replication
 
-    def _mirroring_add(self, session: str, port: str) -> None:
-        number = _int(session)
-        self._mirrors.pop(number, None)
-        self.switch.clone_session_set(number, [(_int(port), 0)])
+class Arrays:
+    """Counters, registers and meters. Rates of meters are in units per microsecond, as in bmv2."""
 
-    def _mirroring_add_mc(self, session: str, group: str) -> None:
-        self._mirrors[_int(session)] = _int(group)
-        self._refresh(_int(group))
+    def __init__(self, switch: DataPlane) -> None:
+        self.switch = switch
 
-    def _mirroring_delete(self, session: str) -> None:
-        self._mirrors.pop(_int(session), None)
-        self.switch.clone_session_delete(_int(session))
-
-    def _mirroring_get(self, session: str) -> None:
-        if _int(session) not in self.switch.clone_sessions():
-            raise StfError(f"there is no clone session {session}")
-
-    def _mgrp_create(self, group: str) -> None:
-        if _int(group) in self._groups:
-            raise StfError(f"multicast group {group} is there already")
-        self._groups[_int(group)] = []
-        self._refresh(_int(group))
-
-    def _mgrp_destroy(self, group: str) -> None:
-        for handle in _known("multicast group", self._groups, group):
-            self._nodes[handle].group = None
-        del self._groups[_int(group)]
-        self._refresh(_int(group))
-
-    def _node_create(self, rid: str, *ports: str) -> None:
-        self._nodes[self._next_node] = _Node(_int(rid), tuple(sorted(map(_int, ports))))
-        self._next_node += 1
-
-    def _node_update(self, handle: str, *ports: str) -> None:
-        node = _known("multicast node", self._nodes, handle)
-        node.ports = tuple(sorted(map(_int, ports)))
-        self._refresh(node.group)
-
-    def _node_associate(self, group: str, handle: str) -> None:
-        node = _known("multicast node", self._nodes, handle)
-        members = _known("multicast group", self._groups, group)
-        if node.group is not None:
-            raise StfError(f"multicast node {handle} is in group {node.group} already")
-        node.group = _int(group)
-        members.append(_int(handle))
-        self._refresh(node.group)
-
-    def _node_dissociate(self, group: str, handle: str) -> None:
-        node = _known("multicast node", self._nodes, handle)
-        if node.group != _int(group):
-            raise StfError(f"multicast node {handle} is not in group {group}")
-        self._groups[node.group].remove(_int(handle))
-        node.group = None
-        self._refresh(_int(group))
-
-    def _node_destroy(self, handle: str) -> None:
-        node = _known("multicast node", self._nodes, handle)
-        if node.group is not None:
-            self._node_dissociate(str(node.group), handle)
-        del self._nodes[_int(handle)]
-
-    def _refresh(self, group: int | None) -> None:
-        """Give the switch the replicas of a group, and of the clone sessions that use it."""
-        if group is None:
-            return
-        nodes = [self._nodes[handle] for handle in self._groups.get(group, [])]
-        replicas = [(port, node.rid) for node in nodes for port in node.ports]
-        if group in self._groups:
-            self.switch.mcast_group_set(group, replicas)
-        elif group in self.switch.mcast_groups():
-            self.switch.mcast_group_delete(group)
-        for session, target in self._mirrors.items():
-            if target == group:
-                self.switch.clone_session_set(session, replicas)
-
-    # Counters and registers
+    def entries(self) -> dict[str, Entry]:
+        """Return the commands by name."""
+        rates = "RATE:BURST RATE:BURST"
+        return {
+            "counter_read": Entry(self._counter_read, 2, 2, "COUNTER INDEX"),
+            "counter_write": Entry(self._counter_write, 4, 4, "COUNTER INDEX PACKETS BYTES"),
+            "counter_reset": Entry(self._counter_reset, 1, 1, "COUNTER"),
+            "register_read": Entry(self._register_read, 1, 2, "REGISTER INDEX"),
+            "register_write": Entry(self._register_write, 3, 3, "REGISTER INDEX VALUE"),
+            "register_reset": Entry(self._register_reset, 1, 1, "REGISTER"),
+            "meter_get_rates": Entry(self._meter_get, 2, 2, "METER INDEX"),
+            "meter_set_rates": Entry(self._meter_set, 4, 4, f"METER INDEX {rates}"),
+            "meter_array_set_rates": Entry(self._meters_set, 3, 3, f"METER {rates}"),
+        }
 
     def _counter(self, name: str) -> CounterArray:
         arrays = self.switch.program.counter_arrays
         return find("counter", name, {n: c for n, c in arrays.items() if not c.is_direct})
 
     def _counter_read(self, name: str, index: str) -> None:
-        self.switch.counter_read(self._counter(name).name, _int(index))
+        self.switch.counter_read(self._counter(name).name, number(index))
 
     def _counter_write(self, name: str, index: str, packets: str, octets: str) -> None:
         counter = self._counter(name)
-        self.switch.counter_write(counter.name, _int(index), _int(packets), _int(octets))
+        self.switch.counter_write(counter.name, number(index), number(packets), number(octets))
 
     def _counter_reset(self, name: str) -> None:
         counter = self._counter(name)
@@ -136,50 +73,85 @@ class Commands:
         return find("register", name, self.switch.program.register_arrays)
 
     def _register_read(self, name: str, index: str = "0") -> None:
-        self.switch.register_read(self._register(name).name, _int(index), 1)
+        self.switch.register_read(self._register(name).name, number(index), 1)
 
     def _register_write(self, name: str, index: str, value: str) -> None:
-        self.switch.register_write(self._register(name).name, _int(index), _int(value))
+        self.switch.register_write(self._register(name).name, number(index), number(value))
 
     def _register_reset(self, name: str) -> None:
         register = self._register(name)
-        for index in range(register.size):
-            self.switch.register_write(register.name, index, 0)
+        self.switch.register_write(register.name, 0, 0, register.size)
+
+    def _meter(self, name: str) -> MeterStore:
+        meters = {n: m for n, m in self.switch.meters.items() if m.meter.table is None}
+        return find("meter", name, meters)
+
+    def _meter_get(self, name: str, index: str) -> None:
+        self._meter(name).read(number(index))
+
+    def _meter_set(self, name: str, index: str, committed: str, peak: str) -> None:
+        self._meter(name).write(number(index), _meter_config(committed, peak))
+
+    def _meters_set(self, name: str, committed: str, peak: str) -> None:
+        meter = self._meter(name)
+        meter.write(0, _meter_config(committed, peak), meter.meter.size)
 
 
-@dataclass(frozen=True)
-class _Entry:
-    run: Callable[..., None]
-    counts: tuple[int, int]
-    usage: str
+class ValueSets:
+    """Parser value sets; their members are written as one number, the parts concatenated."""
+
+    def __init__(self, switch: DataPlane) -> None:
+        self.switch = switch
+
+    def entries(self) -> dict[str, Entry]:
+        """Return the commands by name."""
+        return {
+            "pvs_add": Entry(self._add, 2, 2, "VALUE_SET VALUE"),
+            "pvs_remove": Entry(self._remove, 2, 2, "VALUE_SET VALUE"),
+            "pvs_get": Entry(self._find, 1, 1, "VALUE_SET"),
+            "pvs_clear": Entry(self._clear, 1, 1, "VALUE_SET"),
+        }
+
+    def _find(self, name: str) -> ValueSetStore:
+        return find("value set", name, self.switch.value_sets)
+
+    def _member(self, store: ValueSetStore, word: str) -> tuple[MatchKey, ...]:
+        value, parts = number(word), []
+        for width in reversed(store.value_set.widths):
+            parts.append(MatchKey(value & (1 << width) - 1))
+            value >>= width
+        if value:
+            raise StfError(f"{word} does not fit value set {store.value_set.name!r}")
+        return tuple(reversed(parts))
+
+    def _add(self, name: str, word: str) -> None:
+        store = self._find(name)
+        store.write([*store.members(), self._member(store, word)])
+
+    def _remove(self, name: str, word: str) -> None:
+        store = self._find(name)
+        member = self._member(store, word)
+        if member not in store.members():
+            raise StfError(f"value set {store.value_set.name!r} has no member {word}")
+        store.write([m for m in store.members() if m != member])
+
+    def _clear(self, name: str) -> None:
+        self._find(name).write([])
 
 
-def _known(kind: str, known: Mapping[int, Any], number: str) -> Any:
-    if _int(number) not in known:
-        raise StfError(f"there is no {kind} {number}")
-    return known[_int(number)]
+def _meter_config(committed: str, peak: str) -> MeterConfig:
+    """Return the configuration of two RATE:BURST words; rates are per microsecond."""
+    cir, cburst = _rate(committed)
+    pir, pburst = _rate(peak)
+    return MeterConfig(cir, cburst, pir, pburst)
 
 
-def _int(text: str) -> int:
-    return to_int(text, 0)
-
-
-_TABLE = {
-    "mirroring_add": _Entry(Commands._mirroring_add, (2, 2), "SESSION PORT"),
-    "mirroring_add_mc": _Entry(Commands._mirroring_add_mc, (2, 2), "SESSION GROUP"),
-    "mirroring_delete": _Entry(Commands._mirroring_delete, (1, 1), "SESSION"),
-    "mirroring_get": _Entry(Commands._mirroring_get, (1, 1), "SESSION"),
-    "mc_mgrp_create": _Entry(Commands._mgrp_create, (1, 1), "GROUP"),
-    "mc_mgrp_destroy": _Entry(Commands._mgrp_destroy, (1, 1), "GROUP"),
-    "mc_node_create": _Entry(Commands._node_create, (1, 512), "RID PORT…"),
-    "mc_node_update": _Entry(Commands._node_update, (1, 512), "HANDLE PORT…"),
-    "mc_node_associate": _Entry(Commands._node_associate, (2, 2), "GROUP HANDLE"),
-    "mc_node_dissociate": _Entry(Commands._node_dissociate, (2, 2), "GROUP HANDLE"),
-    "mc_node_destroy": _Entry(Commands._node_destroy, (1, 1), "HANDLE"),
-    "counter_read": _Entry(Commands._counter_read, (2, 2), "COUNTER INDEX"),
-    "counter_write": _Entry(Commands._counter_write, (4, 4), "COUNTER INDEX PACKETS BYTES"),
-    "counter_reset": _Entry(Commands._counter_reset, (1, 1), "COUNTER"),
-    "register_read": _Entry(Commands._register_read, (1, 2), "REGISTER INDEX"),
-    "register_write": _Entry(Commands._register_write, (3, 3), "REGISTER INDEX VALUE"),
-    "register_reset": _Entry(Commands._register_reset, (1, 1), "REGISTER"),
-}
+def _rate(word: str) -> tuple[int, int]:
+    rate, colon, burst = word.partition(":")
+    try:
+        per_second = Decimal(rate) * 1_000_000
+    except InvalidOperation:
+        colon = ""
+    if not colon or not per_second.is_finite():
+        raise StfError(f"{word!r} is not RATE:BURST")
+    return round(per_second), number(burst)

@@ -22,26 +22,8 @@ from dataclasses import dataclass
 
 from softswitch.errors import SoftSwitchError
 
-COMMANDS = frozenset(
-    {
-        "mirroring_add",
-        "mirroring_add_mc",
-        "mirroring_delete",
-        "mirroring_get",
-        "mc_mgrp_create",
-        "mc_mgrp_destroy",
-        "mc_node_create",
-        "mc_node_update",
-        "mc_node_associate",
-        "mc_node_dissociate",
-        "mc_node_destroy",
-        "counter_read",
-        "counter_write",
-        "counter_reset",
-        "register_read",
-        "register_write",
-        "register_reset",
-    }
+_COMMAND = re.compile(
+    r"(mirroring|mc|counter|register|meter|act_prof|table_indirect|pvs)_[a-z_]+", re.ASCII
 )
 _STATEMENTS = frozenset(
     {"add", "setdefault", "remove", "packet", "expect", "no_packet", "check_counter", "wait"}
@@ -135,7 +117,7 @@ class NoPacket(Statement):
 
 @dataclass(frozen=True)
 class Wait(Statement):
-    """Wait for packets in flight; there never are any."""
+    """Let time pass."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +152,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         if not line:
             continue
         first = line.split()[0].lower()
-        if first in _STATEMENTS or first in COMMANDS:
+        if first in _STATEMENTS or _COMMAND.fullmatch(first):
             if pending:
                 yield pending
             pending = number, line

@@ -20,6 +20,7 @@ from softswitch.stf.grammar import (
     SetDefault,
     Statement,
     StfError,
+    Wait,
     to_int,
 )
 from softswitch.stf.names import action_of, find, key_of
@@ -33,14 +34,22 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
     ">=": operator.ge,
 }
 _SHOWN_DIGITS = 160
+_START_US = 1_000_000
+_PACKET_US = 1_000
+_WAIT_US = 1_000_000
 
 
 class Session:
-    """A test on a switch that has just been loaded."""
+    """A test on a switch that has just been loaded.
+
+    The switch's clock stands still, so that timestamps and meters are the same in every run: it
+    goes on by a millisecond per packet, and by a second per `wait`.
+    """
 
     def __init__(self, switch: DataPlane) -> None:
         self.switch = switch
         self.commands = Commands(switch)
+        self._now_us = _START_US
         self._entries: dict[str, tuple[str, tuple[MatchKey, ...], int]] = {}
         self._sent: dict[int, list[bytes]] = {}
         self._expected: dict[int, list[Expect]] = {}
@@ -61,8 +70,12 @@ class Session:
 
     def _execute(self, statement: Statement) -> None:
         match statement:
+            case Wait():
+                self._now_us += _WAIT_US
             case Packet(port=port, data=data):
                 self._name_port(port)
+                self._now_us += _PACKET_US
+                self.switch.set_clock_us(self._now_us)
                 self._last = self.switch.inject(port, data)
                 for out, packet in self._last:
                     self._sent.setdefault(out, []).append(packet)
