@@ -25,7 +25,7 @@ class CannotCompile(SoftSwitchError):
 
 
 @dataclass(frozen=True)
-class TestCase:
+class Case:
     """A test and its program; at least one of `source` and `compiled` is set."""
 
     name: str
@@ -52,7 +52,7 @@ class P4Compiler:
         words = re.findall(r"[0-9]+(?:\.[0-9]+)+[^\s)]*", result.stdout)
         return words[0] if words else "unknown"
 
-    def compile(self, case: TestCase) -> Path:
+    def compile(self, case: Case) -> Path:
         """Return the compiled program of a case. Raises CannotCompile."""
         if case.compiled is not None:
             return case.compiled
@@ -73,7 +73,7 @@ class P4Compiler:
         return output
 
 
-def find_cases(folder: Path, *, recursive: bool, prefer_source: bool = False) -> list[TestCase]:
+def find_cases(folder: Path, *, recursive: bool, prefer_source: bool = False) -> list[Case]:
     """Return the tests of a folder, or the one that `folder` names, by name.
 
     Raises SoftSwitchError when there are none.
@@ -90,10 +90,10 @@ def find_cases(folder: Path, *, recursive: bool, prefer_source: bool = False) ->
     return [_case(stf, base, prefer_source=prefer_source) for stf in files]
 
 
-def _case(stf: Path, base: Path, *, prefer_source: bool) -> TestCase:
+def _case(stf: Path, base: Path, *, prefer_source: bool) -> Case:
     source, compiled = stf.with_suffix(".p4"), stf.with_suffix(".json")
     has_source = source.is_file()
-    return TestCase(
+    return Case(
         name=stf.relative_to(base).with_suffix("").as_posix(),
         stf=stf,
         source=source if has_source else None,
@@ -101,7 +101,7 @@ def _case(stf: Path, base: Path, *, prefer_source: bool) -> TestCase:
     )
 
 
-def not_v1model(case: TestCase) -> str | None:
+def not_v1model(case: Case) -> str | None:
     """Return why a program is not for v1model, None when it is or is compiled already."""
     if case.compiled is not None or case.source is None:
         return None

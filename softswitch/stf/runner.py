@@ -14,7 +14,7 @@ from pathlib import Path
 from softswitch.dataplane import DataPlane
 from softswitch.errors import SoftSwitchError, UnsupportedConstruct
 from softswitch.stf.grammar import parse
-from softswitch.stf.programs import P4Compiler, TestCase, not_v1model
+from softswitch.stf.programs import P4Compiler, Case, not_v1model
 from softswitch.stf.session import Session
 
 
@@ -36,7 +36,7 @@ class Result:
     reasons: tuple[str, ...] = ()
 
 
-def run_case(case: TestCase, compiler: P4Compiler, cache_dir: Path | None = None) -> Result:
+def run_case(case: Case, compiler: P4Compiler, cache_dir: Path | None = None) -> Result:
     """Run a test in this process."""
     reason = not_v1model(case)
     if reason is not None:
@@ -54,7 +54,7 @@ def run_case(case: TestCase, compiler: P4Compiler, cache_dir: Path | None = None
 
 
 def run_all(
-    cases: Sequence[TestCase],
+    cases: Sequence[Case],
     compiler: P4Compiler,
     *,
     jobs: int,
@@ -92,7 +92,7 @@ def run_all(
 
 @dataclass
 class _Running:
-    case: TestCase
+    case: Case
     process: BaseProcess
     receiver: Connection
     deadline: float
@@ -126,9 +126,7 @@ class _Running:
         self.process.join()
 
 
-def _child(
-    case: TestCase, compiler: P4Compiler, cache_dir: Path | None, sender: Connection
-) -> None:
+def _child(case: Case, compiler: P4Compiler, cache_dir: Path | None, sender: Connection) -> None:
     result = run_case(case, compiler, cache_dir)
     sender.send((str(result.outcome), list(result.reasons)))
     sender.close()
