@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,9 +24,11 @@ from controller.identify import hot_set_size
 from controller.key_counts import KeyCounts
 from controller.update_plot import draw_updates
 from host_stack.errors import BadInput
+from host_stack.placement import Keys
 from workloads.datasets import KNOWN
 from workloads.models import default_model
 from workloads.progress import progress
+from workloads.trace import KeyTrace
 from workloads.workload import Workload
 
 SCHEMA = 1
@@ -60,12 +63,19 @@ def identify(
     drift: Annotated[
         bool, typer.Option("--drift", help="Follow the hot set through the data, in their order.")
     ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Follow it through the pushes of this file instead; implies --drift."),
+    ] = None,
     window: Annotated[
         int | None,
         typer.Option(
             help="Rounds between judgements of --drift; default: up to 16, a 16th of all."
         ),
     ] = None,
+    save_traces: Annotated[
+        bool, typer.Option("--save-traces", help="Also write held-out.npz and ordered.npz.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("out/identify"),
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Also write identify.json to this file.")
@@ -73,7 +83,8 @@ def identify(
 ) -> None:
     """Find the hot keys of a data set: by a sample, by exact counts, by a bounded stream.
 
-    Writes hot.npz (the hot set of the first sample), identify.json and updates.png into OUT.
+    Writes hot.npz (the hot set of the first sample), identify.json and updates.png into OUT; with
+    --save-traces also the pushes of the test part, and those of the training part in order.
     """
     if json_path is not None and (json_path.is_dir() or not json_path.parent.is_dir()):
         raise BadInput(f"--json {json_path}: it must be a file in a folder that exists")
@@ -83,7 +94,11 @@ def identify(
     model = model or default_model(dataset)
     workload = Workload.open(dataset, model, seed=seed, workers=workers, batch_size=batch)
     found = _find(workload, sample, seeds, seed, size, counters)
-    followed = _follow(workload, sample, len(found.hot), window) if drift else None
+    followed = None
+    if trace is not None:
+        followed = _follow_trace(workload, trace, found.hot, window)
+    elif drift:
+        followed = _follow_data(workload, sample, len(found.hot), window)
     report = {
         "schema": SCHEMA,
         **workload.describe(),
@@ -96,6 +111,8 @@ def identify(
     out.mkdir(parents=True, exist_ok=True)
     found.hot.save(out / "hot.npz")
     draw_updates(found.oracle.counts, [m.counts for m in found.samples], len(found.hot), out)
+    if save_traces:
+        _save_traces(workload, out)
     text = json.dumps(report, indent=2) + "\n"
     for path in (out / "identify.json", json_path):
         if path is not None:
@@ -183,17 +200,41 @@ def _method(found: Identified, judged: Judged) -> dict[str, Any]:
     }
 
 
-def _follow(workload: Workload, fraction: float, size: int, window: int | None) -> Followed:
+def _follow_data(workload: Workload, fraction: float, size: int, window: int | None) -> Followed:
     """Begin with the hot set of the first part of the data, and go through the others in order."""
     seen = min(len(workload.train), max(1, round(len(workload.train) * fraction)))
     first = workload.train.select(np.arange(seen, dtype=np.int64))
-    hot = KeyCounts.of(workload.count_keys(first), seen).top(size).keys
+    hot = KeyCounts.of(workload.count_keys(first), seen).top(size)
+    pushes = (len(workload.train) - seen) // workload.schedule.batch_size
+    return _follow(workload, workload.ordered_keys(seen), pushes, hot, window)
+
+
+def _follow_trace(workload: Workload, path: Path, hot: KeyCounts, window: int | None) -> Followed:
+    """Begin with `hot` and go through the pushes of a file."""
+    recorded = KeyTrace.load(path)
+    if recorded.num_keys != workload.model.num_keys:
+        raise BadInput(
+            f"{path} is of a model of {recorded.num_keys} keys, {workload.model.name} over "
+            f"{workload.dataset.name} has {workload.model.num_keys}"
+        )
+    return _follow(workload, recorded, len(recorded), hot, window)
+
+
+def _follow(
+    workload: Workload, pushes: Iterable[Keys], number: int, hot: KeyCounts, window: int | None
+) -> Followed:
+    """Follow `hot` through about `number` pushes."""
     workers = workload.schedule.workers
     if window is None:
-        rounds = (len(workload.train) - seen) // (workers * workload.schedule.batch_size)
-        window = min(MAX_WINDOW, max(1, rounds // WINDOWS))
+        window = min(MAX_WINDOW, max(1, number // workers // WINDOWS))
     policy = Policy(window=window, half_life=HALF_LIFE_WINDOWS * window)
-    return follow(workload.ordered_keys(seen), workers, hot, workload.model.num_keys, policy)
+    return follow(pushes, workers, hot.keys, workload.model.num_keys, policy)
+
+
+def _save_traces(workload: Workload, out: Path) -> None:
+    num_keys = workload.model.num_keys
+    KeyTrace.of(workload.held_out_keys(), num_keys).save(out / "held-out.npz")
+    KeyTrace.of(workload.ordered_keys(), num_keys).save(out / "ordered.npz")
 
 
 def _drift_report(followed: Followed) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Proposal:
 
 
 class DriftDetector:
-    """Watches the updates of each round; 17 bytes of memory for each key of the model."""
+    """Watches the updates of each round; holds 10 bytes for each key of the model."""
 
     def __init__(self, hot: Keys, num_keys: int, policy: Policy | None = None) -> None:
         """Start with hot set `hot` (uint64[n]) of a model of `num_keys` keys."""

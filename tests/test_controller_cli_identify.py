@@ -11,6 +11,7 @@ import pytest
 
 from controller import cli
 from controller.key_counts import KeyCounts
+from workloads.trace import KeyTrace
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = ("--dataset", "synthetic:examples=1500,features=300,nnz=6", "--batch", "16")
@@ -75,6 +76,7 @@ def test_the_byte_model_and_drift(libra: Run, tmp_path: Path) -> None:
         (("--sample", "0"), "sample fraction is 0"),
         (("--counters", "0"), "0 counters"),
         (("--drift", "--window", "0"), "window 0"),
+        (("--trace", "absent.npz"), "absent.npz is not a trace of keys"),
         (("--dataset", "nope"), "unknown data set 'nope'"),
         (("--json", "nowhere/x.json"), "nowhere/x.json: it must be a file"),
     ],
@@ -86,6 +88,21 @@ def test_bad_options(libra: Run, arguments: tuple[str, ...], message: str) -> No
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert message in err
+
+
+def test_traces_of_a_run(libra: Run, tmp_path: Path) -> None:
+    """The pushes that are saved can be followed, by the same model only."""
+    arguments = ("--hot", "40", "--seeds", "1")
+    code, _, _ = libra(*SMALL, *arguments, "--save-traces", "--out", ".")
+    assert code == 0
+    held_out, ordered = (KeyTrace.load(tmp_path / f"{n}.npz") for n in ("held-out", "ordered"))
+    assert (len(held_out), len(ordered)) == (150 // 16, -(-1350 // 16))
+    code, out, _ = libra(*SMALL, *arguments, "--trace", "ordered.npz")
+    assert code == 0
+    assert f"in {-(-len(ordered) // 8)} rounds" in out
+    code, _, err = libra(*SMALL, *arguments, "--trace", "ordered.npz", "--model", "fm")
+    assert code == 2
+    assert "ordered.npz is of a model of 301 keys, fm over" in err
 
 
 @pytest.mark.parametrize("hot", ["0", "301"])
