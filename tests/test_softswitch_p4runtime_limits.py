@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import subprocess
 import sys
 from functools import partial
@@ -11,14 +12,16 @@ from pathlib import Path
 
 import grpc
 import pytest
-from finsy.proto import p4r, rpc_code
+from finsy.proto import U128, p4r, p4r_grpc, rpc_code
 
 from softswitch import replication
 from softswitch.p4runtime import service
 from softswitch.p4runtime.errors import P4RuntimeError
 from softswitch.p4runtime.limits import MAX_METADATA_BYTES, MAX_READS, ReadSlots
 from softswitch.p4runtime.server import P4RuntimeServer
+from softswitch.p4runtime.stream import MAX_QUEUED
 from tests.p4rt_support import (
+    CPU_PORT,
     IDS,
     JSON_PATH,
     P4INFO,
@@ -70,7 +73,7 @@ def test_slots_of_reads() -> None:
 
 @pytest.mark.compiler
 def test_slow_readers_block_nobody(p4rt_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that open every Read and stream there is, and read none, hold up no one else."""
+    """Clients that open every Read there is, and take nothing, hold up no one else."""
     monkeypatch.setattr(service, "ReadSlots", partial(ReadSlots, stall_s=0.0))
     with (
         P4RuntimeServer("127.0.0.1:0", cache_dir=p4rt_cache) as server,
@@ -101,6 +104,35 @@ def test_slow_readers_block_nobody(p4rt_cache: Path, monkeypatch: pytest.MonkeyP
             except grpc.RpcError as error:
                 assert error.code() is grpc.StatusCode.CANCELLED
         assert len(ends) < MAX_READS
+
+
+@pytest.mark.compiler
+def test_stream_that_is_not_read(switch: P4RuntimeServer) -> None:
+    """A primary that sends packets and reads none of those that come back blocks nobody."""
+    metadata = [
+        p4r.PacketMetadata(metadata_id=1, value=bytes([CPU_PORT])),
+        p4r.PacketMetadata(metadata_id=2, value=b"\x00"),
+    ]
+    packet = p4r.PacketOut(payload=bytes(1400), metadata=metadata)
+    count = MAX_QUEUED + 1000
+    requests: queue.Queue[p4r.StreamMessageRequest | None] = queue.Queue()
+    update = p4r.MasterArbitrationUpdate(device_id=1, election_id=U128.encode(5))
+    requests.put(p4r.StreamMessageRequest(arbitration=update))
+    for _ in range(count):
+        requests.put(p4r.StreamMessageRequest(packet=packet))
+    with grpc.insecure_channel(switch.address, options=SMALL_WINDOW) as channel:
+        call = p4r_grpc.P4RuntimeStub(channel).StreamChannel(iter(requests.get, None))
+        with Client(switch.address, 1, "other") as other:
+            assert other.arbitrate().status.code == rpc_code.OK
+            for _ in range(count // 4):  # some may be dropped on the way to this one, which reads
+                assert len(other.receive().packet.payload) == 1400
+            other.write(insert(table_entry=l2_entry(b"\x01")))
+            assert len(other.read(L2)) == 1
+        call.cancel()
+        requests.put(None)
+    with Client(switch.address, 5) as successor:
+        eventually(lambda: successor.read(L2))
+        assert successor.arbitrate().status.code == rpc_code.OK
 
 
 @pytest.mark.compiler

@@ -10,6 +10,7 @@ from softswitch.meters import MeterState
 from softswitch.p4runtime.action_profiles import one_shot_to_wire, target_to_wire
 from softswitch.p4runtime.counters import counter_data, counts_from_wire
 from softswitch.p4runtime.errors import P4RuntimeError, invalid
+from softswitch.p4runtime.limits import check_metadata
 from softswitch.p4runtime.meters import check_colors, colors_to_wire
 from softswitch.p4runtime.schema_types import FieldInfo, TableInfo
 from softswitch.p4runtime.translate import (
@@ -79,6 +80,7 @@ def check_write(table: TableInfo, message: p4r.TableEntry) -> None:
     """Raise P4RuntimeError unless a write may carry what `message` has set."""
     if message.is_const:
         raise invalid(f"table {table.name}: is_const must be false in a write")
+    check_metadata(message.metadata, f"table {table.name}")
     if message.HasField("time_since_last_hit"):
         raise invalid(f"table {table.name}: time_since_last_hit must be unset in a write")
     if message.idle_timeout_ns and (not table.idle_timeout or message.is_default_action):
