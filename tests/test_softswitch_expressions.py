@@ -228,3 +228,12 @@ def test_products_beyond_128_bits_are_compared_exactly(tmp_path: Path) -> None:
         widths = [width for _, width, _ in names()]
         [(_, output)] = switch.inject(0, pack([(1 << width) - 1 for width in widths], widths))
         assert output == b"\x01\x00"
+
+
+def test_constants_are_shifted_beyond_the_width_of_an_int(tmp_path: Path) -> None:
+    """C would compute `5 >> 33` in 32 bits, where that has no defined value."""
+    samples = [(op(">>", const(value), const(33)), 64) for value in (5, 2**40, 2**31)]
+    with DataPlane.load(build(samples), cache_dir=tmp_path) as switch:
+        widths = [width for _, width, _ in names()]
+        [(_, output)] = switch.inject(0, pack([0] * len(widths), widths))
+        assert output == bytes(8) + (2**7).to_bytes(8, "big") + bytes(8)

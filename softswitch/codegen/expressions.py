@@ -174,7 +174,8 @@ class Expressions:
         native = self.type_of(self.ranges.of(value))
         size = 64 if native in ("uint64_t", "int64_t") else 128
         if isinstance(amount, Const) and 0 <= amount.value < size:
-            return f"({own})({self.exact(value)} >> {amount.value})"
+            # The cast is for constants, whose text is an int.
+            return f"({own})(({native}){self.exact(value)} >> {amount.value})"
         kind = "sar" if native in _SIGNED else "shr"
         return f"({own})ss_{kind}{size}({self.exact(value)}, {self.length(amount)})"
 

@@ -127,7 +127,7 @@ class ExpressionReader:
 
     def _union_header(self, expr: Expr, member: Any, path: str) -> Expr:
         union = self._union(expr, path)
-        if not isinstance(member, int) or not 0 <= member < len(union.headers):
+        if type(member) is not int or not 0 <= member < len(union.headers):
             raise BadProgram(f"{path}.right: the union has no member {member!r}")
         return union.headers[member]
 
@@ -140,7 +140,7 @@ class ExpressionReader:
         return equal if op == "==" else Op("not", (equal,))
 
     def _param(self, value: Any, path: str) -> Expr:
-        if not isinstance(value, int) or not 0 <= value < len(self.params):
+        if type(value) is not int or not 0 <= value < len(self.params):
             raise BadProgram(f"{path}: parameter {value!r}, the action has {len(self.params)}")
         return Param(value, self.params[value].width)
 
@@ -198,7 +198,7 @@ class ExpressionReader:
             header_type = self.names.headers[header.header].type
         else:
             header_type = self.names.stacks[header.stack].type
-        if not isinstance(field, int) or not 0 <= field < len(header_type.fields):
+        if type(field) is not int or not 0 <= field < len(header_type.fields):
             raise BadProgram(f"{path}.right: {field!r} is no field of {header_type.name!r}")
         return Field(header, field)
 

@@ -97,7 +97,7 @@ def read_header_type(reader: Reader) -> HeaderType:
         if varbit:
             width = _varbit_width(reader)
         signed = bool(item[2]) if len(item) > 2 else False
-        if not isinstance(field_name, str) or not isinstance(width, int):
+        if not isinstance(field_name, str) or type(width) is not int:
             raise BadProgram(f"{path} must be an array of a name, a width and a sign")
         if not 1 <= width <= (MAX_VARBIT_BYTES * 8 if varbit else MAX_FIELD_BITS):
             raise BadProgram(f"{path}: width {width}, allowed is 1 to {MAX_FIELD_BITS} bits")
@@ -132,9 +132,11 @@ def read_headers(root: Reader) -> Names:
 def _varbit_width(reader: Reader) -> int:
     """Return the largest width of a header type's varbit field."""
     name = reader.text("name")
-    if [item[1] for item in reader.array("fields")].count("*") != 1:
+    items = reader.array("fields")
+    widths = [item[1] for item in items if isinstance(item, list) and len(item) > 1]
+    if widths.count("*") != 1:
         raise BadProgram(f"{reader.path}: more than one varbit field")
-    fixed = sum(item[1] for item in reader.array("fields") if type(item[1]) is int)
+    fixed = sum(width for width in widths if type(width) is int)
     if not reader.has("max_length"):
         return MAX_FIELD_BITS
     width = reader.integer("max_length", 0, MAX_VARBIT_BYTES) * 8 - fixed
@@ -153,7 +155,7 @@ def _add_unions(names: Names, root: Reader) -> None:
         members[reader.text("name")] = [p[0] for p in pairs]
     by_id: dict[int, tuple[int, ...]] = {}
     for reader in root.objects("header_unions", optional=True):
-        ids = reader.array("header_ids")
+        ids = reader.integers("header_ids")
         if not all(i in names.header_by_id for i in ids):
             raise BadProgram(f"{reader.path} has an unknown header")
         union = tuple(names.header_by_id[i] for i in ids)
@@ -178,7 +180,7 @@ def _add_union_stacks(
     readers = root.objects("header_union_stacks", optional=True)
     found: list[tuple[Reader, tuple[tuple[int, ...], ...], tuple[int, ...]]] = []
     for reader in readers:
-        ids = reader.array("header_union_ids")
+        ids = reader.integers("header_union_ids")
         if not ids or not all(i in unions for i in ids):
             raise BadProgram(f"{reader.path} is empty or has an unknown union")
         elements = tuple(unions[i] for i in ids)
@@ -233,7 +235,7 @@ def _add_header(names: Names, types: dict[str, HeaderType], reader: Reader, inde
 def _add_stack(names: Names, types: dict[str, HeaderType], reader: Reader, index: int) -> None:
     name, header_type = reader.text("name"), _type_of(types, reader)
     members: list[int] = []
-    for slot, header_id in enumerate(reader.array("header_ids")):
+    for slot, header_id in enumerate(reader.integers("header_ids")):
         if header_id not in names.header_by_id:
             raise BadProgram(f"{reader.path}: there is no header with id {header_id!r}")
         member = names.header_by_id[header_id]

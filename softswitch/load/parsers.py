@@ -131,7 +131,7 @@ class ParserReader:
                 condition = self.expressions.boolean(params[0], path)
                 return VerifyOp(condition, self.expressions.read(params[1], path))
             case "shift":
-                if not isinstance(params[0], int) or params[0] < 0:
+                if type(params[0]) is not int or params[0] < 0:
                     raise BadProgram(f"{path}: shift takes a number of bytes")
                 return AdvanceOp(Const(params[0] * 8))
             case "advance":

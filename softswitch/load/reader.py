@@ -59,6 +59,13 @@ class Reader:
             return []
         return self._get(key, list)
 
+    def integers(self, key: str) -> list[int]:
+        """Return an array of integers."""
+        values = self.array(key)
+        if not all(type(value) is int for value in values):
+            raise BadProgram(f"{self.path}.{key} must be an array of integers")
+        return values
+
     def objects(self, key: str, *, optional: bool = False) -> list[Reader]:
         """Return an array of objects."""
         return [

@@ -38,10 +38,14 @@ class TableReader:
         default_params: tuple[int, ...] = ()
         const_action = const_params = False
         if reader.has("default_entry"):
-            entry = reader.child("default_entry")
-            default_action, default_params = self._action_entry(entry, where)
-            const_action = entry.flag("action_const", False)
-            const_params = entry.flag("action_entry_const", False)
+            default = reader.child("default_entry")
+            default_action, default_params = self._action_entry(default, where)
+            const_action = default.flag("action_const", False)
+            const_params = default.flag("action_entry_const", False)
+            _check_allowed(default_action, actions, where)
+        entries = self._entries(reader, keys, match_type, where)
+        for entry in entries:
+            _check_allowed(entry.action, actions, where)
         return Table(
             name=name,
             index=index,
@@ -49,7 +53,7 @@ class TableReader:
             match_type=match_type,
             actions=actions,
             max_size=min(reader.integer("max_size", 0, 2**40), MAX_TABLE_SIZE),
-            const_entries=self._entries(reader, keys, match_type, where),
+            const_entries=entries,
             default_action=default_action,
             default_params=default_params,
             default_is_const=const_action,
@@ -96,7 +100,7 @@ class TableReader:
         return result
 
     def _action(self, action_id: Any, where: str) -> Action:
-        if not isinstance(action_id, int) or action_id not in self.actions:
+        if type(action_id) is not int or action_id not in self.actions:
             raise BadProgram(f"{where}: there is no action with id {action_id!r}")
         return self.actions[action_id]
 
@@ -145,6 +149,11 @@ class TableReader:
             priority = top - raw if ranked else 0
             entries.append(TableEntry(key, priority, action, params, is_const=True))
         return tuple(entries)
+
+
+def _check_allowed(action: str, actions: Container[str], where: str) -> None:
+    if action not in actions:
+        raise BadProgram(f"{where}: {action!r} is not one of the table's actions")
 
 
 def _table_match_type(keys: tuple[KeyField, ...], where: str) -> MatchType:
