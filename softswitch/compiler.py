@@ -25,7 +25,7 @@ FLAGS = (
     *("-std=gnu11", "-O2", "-march=native", "-fno-strict-aliasing", "-fno-semantic-interposition"),
     *("-fPIC", "-shared", "-w"),
 )
-SANITIZE_FLAGS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+SANITIZE_FLAGS = ("-g", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 COMPILE_TIMEOUT_S = 300
 _HINT = "install gcc or clang, or set CC to a C compiler"
 

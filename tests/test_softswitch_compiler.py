@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -65,59 +62,6 @@ def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/me")
     assert default_cache_dir() == Path("/home/me/.cache/softswitch")
-
-
-SANITIZED = """
-import random
-from pathlib import Path
-from softswitch.dataplane import DataPlane, MatchKey, TableEntry
-rng = random.Random(5)
-for name in ("router", "replication", "headers", "externs"):
-    text = Path(f"tests/p4/softswitch_{name}.json").read_bytes()
-    switch = DataPlane.load(text, cache_dir=Path(CACHE), sanitize=True)
-    switch.mcast_group_set(1, [(1, 1), (2, 2)])
-    switch.clone_session_set(1, [(1, 1), (2, 2)], packet_length=7)
-    for number in range(3000):
-        packet = bytearray(rng.randbytes(rng.randint(0, 90)))
-        if packet:
-            packet[0] = rng.randint(0, 12)
-        if len(packet) > 3 and rng.random() < 0.5:
-            packet[1:4] = bytes([rng.randint(0, 9), 0, rng.randint(0, 3)])
-        if name == "router":
-            packet[12:14] = b"\\x08\\0"
-            if number < 500:
-                key = (MatchKey(rng.getrandbits(32) & ~255, prefix_len=24),)
-                route = TableEntry(key, 0, "RouterIngress.route", (1, 2))
-                switch.table_add("RouterIngress.routes", route)
-                if number % 2:
-                    switch.table_delete("RouterIngress.routes", key, 0)
-        switch.inject(rng.randint(0, 510), bytes(packet))
-    switch.close()
-print("clean")
-"""
-
-
-@pytest.mark.compiler
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="preloads the GCC sanitizers")
-def test_random_packets_are_clean_under_sanitizers(tmp_path: Path) -> None:
-    """No undefined behaviour and no access out of bounds, whatever a packet contains."""
-    compiler = find_compiler().command[0]
-    found = subprocess.run(
-        [compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    if not Path(found).is_absolute():
-        pytest.skip("the compiler has no address sanitizer")
-    script = f"CACHE = {str(tmp_path / 'cache')!r}\n{SANITIZED}"
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        env={**os.environ, "LD_PRELOAD": found, "ASAN_OPTIONS": "detect_leaks=0"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert result.stdout == "clean\n", result.stderr[-4000:]
 
 
 @pytest.mark.compiler
