@@ -11,7 +11,7 @@ TARGET ?=
 RUN_OPTIONS := $(if $(TARGET),--target $(TARGET)) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test shell lint p4 clean root
+.PHONY: help run test shell fuzz lint p4 clean root
 
 help: ## list the targets
 	@echo 'Libra: in-network aggregation of the hot parameters of sparse models'
@@ -39,6 +39,9 @@ test: $(STAMP) ## run all tests that this machine allows; the others are skipped
 
 shell: $(STAMP) ## open p4runtime-shell on a running switch
 	@setup/shell.sh $(SHELL_VENV)
+
+fuzz: $(STAMP) ## fuzz the embedded switch for a while: ARGS="packets --seconds 600"
+	@$(VENV)/bin/python -m tests.fuzz $(ARGS)
 
 lint: $(STAMP) ## check style and types
 	@setup/lint.sh
