@@ -14,7 +14,7 @@ from pathlib import Path
 from softswitch.dataplane import DataPlane
 from softswitch.errors import SoftSwitchError, UnsupportedConstruct
 from softswitch.stf.grammar import parse
-from softswitch.stf.programs import P4Compiler, Case, not_v1model
+from softswitch.stf.programs import Case, P4Compiler, not_v1model
 from softswitch.stf.session import Session
 
 

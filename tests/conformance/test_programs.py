@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from softswitch.stf.programs import P4Compiler, Case, find_cases
+from softswitch.stf.programs import Case, P4Compiler, find_cases
 from softswitch.stf.runner import Outcome, run_all, run_case
 from tests.conformance.compile import PROGRAMS, SOURCES, source_digest
 

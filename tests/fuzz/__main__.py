@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz TARGET…`: see docs/link-faults.md."""
+"""`python -m tests.fuzz TARGET…`: see docs/development.md."""
 
 from __future__ import annotations
 
