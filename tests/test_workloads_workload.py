@@ -262,7 +262,8 @@ def test_a_test_part_of_one_class_is_refused(tmp_path):
 def test_counts_of_a_sample_are_those_of_its_examples(dataset, model):
     """Each key's count, against the keys of one example at a time."""
     workload = Workload.open(dataset, model, seed=1, workers=1, batch_size=1)
-    counts, examples = workload.sample_counts(0.05, seed=3)
+    counts, examples, population = workload.sample_counts(0.05, seed=3)
+    assert population == 720
     sampled = list(workload.sample_keys(0.05, seed=3))
     assert examples == len(sampled) == round(0.05 * 720)
     wanted = np.bincount(np.concatenate(sampled).astype(np.int64), minlength=len(counts))

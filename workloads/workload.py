@@ -106,14 +106,16 @@ class Workload:
         """
         return self._keys_of(self.train, self._sample(fraction, seed))
 
-    def sample_counts(self, fraction: float, seed: int) -> tuple[Int64Array, int]:
-        """Return how many examples of a sample touch each key, int64[num_keys], and its size.
+    def sample_counts(self, fraction: float, seed: int) -> tuple[Int64Array, int, int]:
+        """Return how many examples of a sample touch each key, int64[num_keys].
+
+        With it come the size of the sample and that of the training part.
 
         The sample is that of `sample_keys`. Examples tell more of a key than batches do: of two
         keys that are in every batch, the one that more examples touch is the hotter.
         """
         drawn = self.train.select(self._sample(fraction, seed))
-        return self.count_keys(drawn), len(drawn)
+        return self.count_keys(drawn), len(drawn), len(self.train)
 
     def count_keys(self, part: Part) -> Int64Array:
         """Return how many examples of a part touch each key, int64[num_keys]."""
