@@ -348,3 +348,21 @@ def test_wide_fields_and_keys_of_several_parts() -> None:
         assert switch.inject(0, packet) == [(1, b"\x01")]
         switch.value_sets["v"].write([(member[0], MatchKey(5), MatchKey(0x1ABD))])
         assert switch.inject(0, packet) == [(1, b"\x02")]
+
+
+def test_times_have_48_bits_and_queues_are_empty() -> None:
+    """Both timestamps are those of the batch; nothing waits between ingress and egress."""
+    b = ProgramBuilder()
+    names = ["enq_timestamp", "enq_qdepth", "deq_timedelta", "deq_qdepth"]
+    times = ["ingress_global_timestamp", "egress_global_timestamp"]
+    b.header("h", [[name, 48, False] for name in (*times, *names)])
+    b.deparser = ["h"]
+    b.state("start", [b.extract("h")])
+    b.run("out", [assign(field("standard_metadata", "egress_spec"), const(1))])
+    copies = [assign(field("h", n), field("standard_metadata", n)) for n in (*times, *names)]
+    b.run("copy", copies, pipeline="egress")
+    with DataPlane.load(b.json()) as switch:
+        switch.set_clock_us((5 << 48) + 0x123456789ABC)
+        [(_, out)] = switch.inject(0, b"\xff" * 36)
+        values = [int.from_bytes(out[i : i + 6], "big") for i in range(0, 36, 6)]
+        assert values == [0x123456789ABC, 0x123456789ABC, 0x56789ABC, 0, 0, 0]

@@ -193,7 +193,7 @@ class Device:
             self._pump = PacketInPump(pipeline.schema, dataplane, self._deliver)
             self._pump.start()
         if self._notify is not None and notifies(pipeline):
-            self._notifications = NotificationPump(pipeline, self._ports, self._notify)
+            self._notifications = NotificationPump(pipeline, self._ports, self._notify, self.lock)
             self._notifications.start()
 
     def _detach(self, pipeline: Pipeline) -> None:

@@ -37,11 +37,18 @@ def notifies(pipeline: Pipeline) -> bool:
 class NotificationPump:
     """The notifications of one running pipeline; `ports` maps port numbers to interfaces."""
 
-    def __init__(self, pipeline: Pipeline, ports: Mapping[int, str], deliver: Deliver) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        ports: Mapping[int, str],
+        deliver: Deliver,
+        writes: threading.RLock,
+    ) -> None:
         self._dataplane = pipeline.dataplane
         self._digests = pipeline.digests
         self._idle = pipeline.idle
         self._ports = ports
+        self._writes = writes
         self._deliver = deliver
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="p4runtime-notify", daemon=True)
@@ -83,7 +90,14 @@ class NotificationPump:
     def _watch_ports(self) -> None:
         if not self._ports:  # in memory: every port is there
             return
-        for profile in self._dataplane.profiles.values():
-            for port in profile.watched_ports():
-                up = port in self._ports and link_is_up(self._ports[port])
-                profile.set_port_up(port, up)
+        # While a Write is in progress, groups may name members that it holds back. Never wait for
+        # it: who stops this thread may hold the lock.
+        if not self._writes.acquire(blocking=False):
+            return
+        try:
+            for profile in self._dataplane.profiles.values():
+                for port in profile.watched_ports():
+                    up = port in self._ports and link_is_up(self._ports[port])
+                    profile.set_port_up(port, up)
+        finally:
+            self._writes.release()

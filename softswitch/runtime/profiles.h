@@ -60,7 +60,10 @@ int ss_selection_set(struct ss_ctx *c, uint32_t profile, uint32_t handle, int se
     ss_lock(c);
     void *grown;
     uint64_t room = ss_room_for(f->group_room, handle);
-    bool ok = room == f->group_room || SS_GROW(f->groups, f->group_room, room, sizeof *f->groups);
+    bool ok = true;
+    for (uint32_t i = 0; i < count; i++)
+        ok = ok && members[i] < f->room;
+    ok = ok && (room == f->group_room || SS_GROW(f->groups, f->group_room, room, sizeof *f->groups));
     if (ok) {
         f->group_room = room;
         struct ss_selection *old = f->groups[handle];
