@@ -21,9 +21,10 @@ KeyIndex = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Escaped:
-    """Gradients that do not fit in fixed point, of one worker."""
+    """Gradients that do not fit in fixed point, of one worker; arrays of one length."""
 
     rank: int
+    orders: IntArray
     keys: KeyIndex
     values: FloatArray
 
@@ -32,8 +33,8 @@ class SoftwareAggregator:
     """Sums of one round over keys 0…num_keys - 1.
 
     Gradients are summed as int64 fixed point; those that escape are added in float64, in the
-    order of ranks, to the rounded-once sum of the others (section 3 of the design). A sum is thus
-    a function of the gradients alone, whatever the order in which they came.
+    order of ranks and steps, to the rounded-once sum of the others (section 3 of the design). A
+    sum is thus a function of the gradients alone, whatever the order in which they came.
     """
 
     def __init__(self, num_keys: int, fraction_bits: int) -> None:
@@ -48,13 +49,20 @@ class SoftwareAggregator:
         """Change F between rounds."""
         self._fraction_bits = check_fraction_bits(fraction_bits)
 
-    def add(self, rank: int, keys: KeyIndex, gradients: FloatArray) -> None:
-        """Add float32[n] gradients of a worker at int64[n] keys; a key may occur repeatedly."""
+    def add(
+        self, rank: int, keys: KeyIndex, gradients: FloatArray, orders: IntArray | None = None
+    ) -> None:
+        """Add float32[n] gradients of a worker at int64[n] keys.
+
+        Where the worker has a key more than once in a round, int64[n] `orders` tell its steps
+        apart: they grow with them.
+        """
         fixed, escape = to_fixed(gradients, self._fraction_bits)
         np.add.at(self._sums, keys, fixed)
         self._touched[keys] = True
         if escape.any():
-            self._escaped.append(_Escaped(rank, keys[escape], gradients[escape]))
+            at = np.zeros(len(keys), np.int64) if orders is None else orders
+            self._escaped.append(_Escaped(rank, at[escape], keys[escape], gradients[escape]))
 
     def add_sums(self, keys: KeyIndex, sums: IntArray) -> None:
         """Add int64[n] sums that a switch made, at int64[n] keys; one with two cells has two."""
@@ -87,11 +95,14 @@ class SoftwareAggregator:
     def _add_escaped(self, keys: KeyIndex, sums: FloatArray) -> None:
         exact = np.ldexp(self._sums[keys].astype(np.float64), -self._fraction_bits)
         affected = np.zeros(len(keys), np.bool_)
-        # A worker has each key once per round, so ranks order the terms of a sum completely.
-        for part in sorted(self._escaped, key=lambda escaped: escaped.rank):
-            at = np.searchsorted(keys, part.keys)
-            with np.errstate(invalid="ignore", over="ignore"):
-                np.add.at(exact, at, part.values.astype(np.float64))
-            affected[at] = True
+        # A worker has each key once per step, so rank and step order the terms of a sum.
+        ranks = np.concatenate([np.full(len(part.keys), part.rank) for part in self._escaped])
+        orders = np.concatenate([part.orders for part in self._escaped])
+        order = np.lexsort((orders, ranks))
+        at = np.searchsorted(keys, np.concatenate([part.keys for part in self._escaped])[order])
+        values = np.concatenate([part.values for part in self._escaped])[order]
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.add.at(exact, at, values.astype(np.float64))
+        affected[at] = True
         with np.errstate(over="ignore"):
             sums[affected] = exact[affected].astype(np.float32)

@@ -36,6 +36,7 @@ class Commit:
         drain_s, apply_s, update_s: seconds spent in each phase.
         drained_rows, changed_rows: rows read from the switch, rows of which an UPDATE was sent.
         keys: number of touched keys.
+        steps: of each rank, how many of its steps are committed now.
     """
 
     round: int
@@ -46,6 +47,7 @@ class Commit:
     drained_rows: int
     changed_rows: int
     keys: int
+    steps: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Control messages between worker and server, carried as ps-lite simple requests.
 
 Workers ask and the server answers; any of these may be repeated at any time. JOIN opens a
-worker's part, DONE closes its part of a round, STATUS asks how things stand when nothing moves.
-docs/wire.md has the bytes.
+worker's part, DONE ends a step of it, STATUS asks how things stand when nothing moves. docs/wire.md
+has the bytes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import IntArray
 
-_REQUEST = struct.Struct(">II")
-_ANSWER = struct.Struct(">BBII")
+_REQUEST = struct.Struct(">IIIIB")
+_ANSWER = struct.Struct(">BBIIIBI")
 
 
 class Head(IntEnum):
@@ -33,16 +33,16 @@ class Head(IntEnum):
 class Kind(IntEnum):
     """What the server answers."""
 
-    COMMITTED = 1
-    """The round of the tag is committed; `rows` are those of which an UPDATE was sent."""
+    GO = 1
+    """The step is complete; the next one goes into the round of `tag`."""
     MOVED = 2
-    """Another incarnation holds: go on in it, at its round."""
+    """Another incarnation holds, or another round: go on there, behind `steps`."""
     OPEN = 3
-    """The round of the tag is open; `known` says what has come of this worker."""
+    """The step is not complete; `known` says what has come of it."""
 
 
 class Known(IntFlag):
-    """What the server has of a worker in the open round."""
+    """What the server has of a worker's step."""
 
     NOTHING = 0
     PUSH = 1
@@ -51,29 +51,40 @@ class Known(IntFlag):
 
 @dataclass(frozen=True)
 class Request:
-    """JOIN, DONE or STATUS.
+    """JOIN, DONE, STATUS or STALLED.
 
     Attributes:
-        tag: epoch and round of the worker; 0 with JOIN.
+        tag: epoch and round that the step was pushed into; with JOIN, a number of the process.
         version: the placement that the worker has; 0 for none.
-        rows: with DONE, a bitmap of the rows in which a switch holds something of this worker.
+        step: the step, from 0.
+        committed: rounds of which the worker has the parameters.
+        final: it is the last step of this worker.
+        rows: with DONE, a bitmap of the rows in which a switch holds something of this worker, of
+            all its steps in the round.
     """
 
     tag: int
     version: int
+    step: int = 0
+    committed: int = 0
+    final: bool = False
     rows: bytes = b""
 
     def encode(self) -> bytes:
-        """Tag, version, rows."""
-        return _REQUEST.pack(self.tag, self.version) + self.rows
+        """The fields in their order."""
+        return (
+            _REQUEST.pack(self.tag, self.version, self.step, self.committed, self.final) + self.rows
+        )
 
     @classmethod
     def decode(cls, body: bytes) -> Request:
         """Read a message of `encode`; `BadInput` if it is none."""
         if len(body) < _REQUEST.size:
             raise BadInput(f"a request of {len(body)} bytes; {_REQUEST.size} are the least")
-        tag, version = _REQUEST.unpack_from(body)
-        return cls(tag, version, body[_REQUEST.size :])
+        tag, version, step, committed, final = _REQUEST.unpack_from(body)
+        if final > 1:
+            raise BadInput(f"a request with {final} for final; allowed are 0 and 1")
+        return cls(tag, version, step, committed, bool(final), body[_REQUEST.size :])
 
 
 @dataclass(frozen=True)
@@ -82,21 +93,35 @@ class Answer:
 
     Attributes:
         kind: what it says.
-        tag: that of the request.
+        tag: with GO, epoch and round of the next step; else that of the request.
         known: with OPEN.
-        rows: with COMMITTED, a bitmap of the rows of which an UPDATE was sent.
-        incarnation: encoded; with MOVED, and with COMMITTED where the next round has another one.
+        steps: committed steps of the worker.
+        committed: committed rounds of the job.
+        rows: with GO, for each round that was committed since the worker's `committed`, a bitmap
+            of the rows of which an UPDATE was sent; `bitmaps` of them.
+        incarnation: encoded, with MOVED.
     """
 
     kind: Kind
     tag: int
     known: Known = Known.NOTHING
+    steps: int = 0
+    committed: int = 0
+    bitmaps: int = 0
     rows: bytes = b""
     incarnation: bytes = b""
 
     def encode(self) -> bytes:
-        """Kind, what is known, tag, length of the incarnation; the incarnation; rows."""
-        head = _ANSWER.pack(self.kind, self.known, self.tag, len(self.incarnation))
+        """The head, with the length of the incarnation; the incarnation; rows."""
+        head = _ANSWER.pack(
+            self.kind,
+            self.known,
+            self.tag,
+            self.steps,
+            self.committed,
+            self.bitmaps,
+            len(self.incarnation),
+        )
         return head + self.incarnation + self.rows
 
     @classmethod
@@ -104,11 +129,31 @@ class Answer:
         """Read a message of `encode`; `BadInput` if it is none."""
         if len(body) < _ANSWER.size:
             raise BadInput(f"an answer of {len(body)} bytes; {_ANSWER.size} are the least")
-        kind, known, tag, size = _ANSWER.unpack_from(body)
+        kind, known, tag, steps, committed, bitmaps, size = _ANSWER.unpack_from(body)
         end = _ANSWER.size + size
         if kind not in set(Kind) or known not in range(4) or end > len(body):
             raise BadInput(f"an answer of {len(body)} bytes, of kind {kind}: there is none such")
-        return cls(Kind(kind), tag, Known(known), body[end:], body[_ANSWER.size : end])
+        return cls(
+            Kind(kind),
+            tag,
+            Known(known),
+            steps,
+            committed,
+            bitmaps,
+            body[end:],
+            body[_ANSWER.size : end],
+        )
+
+    def changed(self, used_rows: int) -> list[IntArray]:
+        """The rows that changed, int64[n] for each of the rounds; `BadInput` if they do not fit."""
+        size = -(-used_rows // 8)
+        if len(self.rows) != size * self.bitmaps:
+            raise BadInput(
+                f"{len(self.rows)} bytes of rows; {self.bitmaps} bitmaps of {size} are expected"
+            )
+        return [
+            rows_of(self.rows[at * size : (at + 1) * size], used_rows) for at in range(self.bitmaps)
+        ]
 
 
 def bitmap_of(rows: IntArray, used_rows: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from host_stack.aggregator import SoftwareAggregator
 from host_stack.codec import HEADER, Bytes, Codec, Records, overlay, version_op
 from host_stack.fixedpoint import IntArray, MaskArray
 from host_stack.job import Job
-from host_stack.layout import ROUND_BITS, make_tag
+from host_stack.layout import MAX_ROUND, ROUND_BITS
 from host_stack.placement import Placement
 from host_stack.sequence import SequenceWindow
 from host_stack.transport import Received, Transport, ipv4
@@ -25,15 +26,18 @@ class Fallback:
         self,
         job: Job,
         placement: Placement,
-        aggregator: SoftwareAggregator,
+        aggregator_of: Callable[[int], SoftwareAggregator],
         transport: Transport,
         codec: Codec,
         counters: Counter[str] | None = None,
     ) -> None:
-        """Serve one epoch of a job; counts are added to `counters`."""
+        """Serve one epoch of a job; `aggregator_of` gives that of an open round.
+
+        Counts are added to `counters`.
+        """
         self._job = job
         self._placement = placement
-        self._aggregator = aggregator
+        self._aggregator_of = aggregator_of
         self._transport = transport
         self._codec = codec
         self._key_of = placement.keys.astype(np.int64)
@@ -42,24 +46,25 @@ class Fallback:
         self.counters: Counter[str] = Counter() if counters is None else counters
 
     def take(self, received: Received, mask: MaskArray, round_: int) -> None:
-        """Handle the datagrams `mask` of a batch while `round_` is open."""
+        """Handle the datagrams `mask` of a batch while `round_` and the next one are open."""
         records = overlay(received.data, self._codec.grad)
         at = np.flatnonzero(mask & self._is_grad(received, records))
         self._count("malformed", int(mask.sum()) - len(at))
         at = at[self._of_members(received, records, at)]
-        header = records["header"][at]
-        epoch = header["tag"].astype(np.int64) >> ROUND_BITS
-        current = header["tag"] == make_tag(self._job.epoch, round_)
-        committed = (epoch == self._job.epoch) & (header["tag"] < make_tag(self._job.epoch, round_))
-        self._count("wrong_epoch", int((epoch != self._job.epoch).sum()))
-        self._count("early", int((~current & ~committed & (epoch == self._job.epoch)).sum()))
+        tags = records["header"]["tag"][at].astype(np.int64)
+        mine = tags >> ROUND_BITS == self._job.epoch
+        self._count("wrong_epoch", int((~mine).sum()))
+        at, ahead = at[mine], (tags[mine] & MAX_ROUND) - round_
+        self._count("early", int((ahead > 1).sum()))
         # An open round's packet is added once; a committed round's one had been counted.
-        self._count("stale", int(committed.sum()))
-        counted = self._add(records, at[current])
+        self._count("stale", int((ahead < 0).sum()))
         duplicate = np.zeros(len(received), np.bool_)
-        duplicate[at[committed]] = True
-        duplicate[at[current][~counted]] = True
-        answered = at[current | committed]
+        duplicate[at[ahead < 0]] = True
+        for open_ in (0, 1):
+            chosen = at[ahead == open_]
+            counted = self._add(records, chosen, self._aggregator_of(round_ + open_))
+            duplicate[chosen[~counted]] = True
+        answered = at[ahead <= 1]
         self._acknowledge(records["header"][answered], duplicate[answered])
 
     def _is_grad(self, received: Received, records: Records) -> MaskArray:
@@ -84,7 +89,9 @@ class Fallback:
         self._count("unknown_cell", int((member & ~placed).sum()))
         return member & placed
 
-    def _add(self, records: Records, at: NDArray[np.intp]) -> MaskArray:
+    def _add(
+        self, records: Records, at: NDArray[np.intp], aggregator: SoftwareAggregator
+    ) -> MaskArray:
         """Add the packets that are new; return bool[len(at)], true where one was added."""
         header = records["header"][at]
         ranks = header["worker"].astype(np.int64)
@@ -95,10 +102,10 @@ class Fallback:
         chosen = at[new]
         packets, lanes, rows, gradients = self._codec.decode_grads(records[chosen])
         keys = self._key_of[self._placement.index_of(lanes, rows)]
-        owner = ranks[new][packets]
+        owner, orders = ranks[new][packets], seqs[new][packets]
         for rank in np.unique(owner):
             mine = owner == rank
-            self._aggregator.add(int(rank), keys[mine], gradients[mine])
+            aggregator.add(int(rank), keys[mine], gradients[mine], orders[mine])
         self._count("added", int(new.sum()))
         self._count("duplicate", int((~new).sum()))
         return new

@@ -40,24 +40,25 @@ class HotPath:
         self,
         job: Job,
         incarnation: Incarnation,
-        aggregator: SoftwareAggregator,
+        aggregator_of: Callable[[int], SoftwareAggregator],
         transport: Transport,
         stats: HotStats,
     ) -> None:
+        """Begin an incarnation; `aggregator_of` gives the software sums of an open round."""
         self._job = job.at(incarnation.epoch, incarnation.fraction_bits)
         self._placement = incarnation.placement
-        self._aggregator = aggregator
+        self._aggregator_of = aggregator_of
         self._transport = transport
         self._codec = Codec(job.layout)
         self._group = ipv4(job.group)
         self._hot_keys = self._placement.keys.astype(np.int64)
         self._drain = Drain(self._job, transport, self._codec, self._placement.placed, stats.drain)
         self._fallback = Fallback(
-            self._job, self._placement, aggregator, transport, self._codec, stats.fallback
+            self._job, self._placement, aggregator_of, transport, self._codec, stats.fallback
         )
 
     def take(self, received: Received, mask: MaskArray, round_: int) -> None:
-        """Sum the GRADs among the datagrams `mask` while `round_` is open."""
+        """Sum the GRADs among the datagrams `mask` while `round_` and the next one are open."""
         self._fallback.take(received, mask, round_)
 
     def drain(
@@ -66,7 +67,8 @@ class HotPath:
         """Drain int64[n] rows; digits go to the aggregator, finished float32 sums are returned."""
         if not len(rows):
             return []
-        summed_here = self._aggregator.touched()[self._hot_keys]
+        aggregator = self._aggregator_of(round_)
+        summed_here = aggregator.touched()[self._hot_keys]
         in_row = np.zeros(self._placement.used_rows, np.bool_)
         in_row[self._placement.rows[summed_here]] = True
         pairs = self._placement.pairs
@@ -84,7 +86,7 @@ class HotPath:
             index = self._placement.index_of(part.lanes, part.rows)
             keys = self._hot_keys[index]
             if part.sums is not None:
-                self._aggregator.add_sums(keys, part.sums)
+                aggregator.add_sums(keys, part.sums)
             elif part.values is not None:
                 finished.append((keys, part.values))
         return finished

@@ -91,15 +91,17 @@ class Incarnation:
 
 
 class Moved(Exception):
-    """The job goes on in another incarnation; `round` is open there.
+    """The job goes on in another incarnation, behind `steps` steps of this worker.
 
-    Out of `Worker` it means that the server has lost committed rounds and takes them up again.
+    Out of `Worker` it means that the server lacks steps that were committed once, and takes them
+    up again; `committed` rounds are in its parameters.
     """
 
-    def __init__(self, incarnation: Incarnation) -> None:
-        super().__init__(f"the job goes on at round {incarnation.round}, epoch {incarnation.epoch}")
+    def __init__(self, incarnation: Incarnation, steps: int, committed: int) -> None:
+        super().__init__(f"the job goes on behind step {steps}, in epoch {incarnation.epoch}")
         self.incarnation = incarnation
-        self.round = incarnation.round
+        self.steps = steps
+        self.committed = committed
 
 
 class Incarnations(Protocol):

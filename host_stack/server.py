@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -24,9 +26,13 @@ from host_stack.kv.message import KVPairs
 from host_stack.kv.node import Node
 from host_stack.kv.server import KVMeta, KVServer
 from host_stack.layout import make_tag, split_tag
+from host_stack.progress import BSP, Consistency, Progress
 from host_stack.transport import Transport
 
-POLL_MS = 200
+POLL_S = 0.2
+KEPT_ROUNDS = 8
+"""Committed rounds of which the changed rows are kept, for workers that are behind."""
+
 SUSPECT_S = 0.5
 """After so long without an answer to a drain the controller is asked to look at the switch."""
 
@@ -36,19 +42,23 @@ RENEW_EVERY_S = 1.0
 
 @dataclass
 class _Round:
-    """The open round: what has come of whom, and which rows must be drained."""
+    """What has come for an open round besides GRADs.
 
-    pushed: set[int] = field(default_factory=set)
-    done: dict[int, SimpleRequest] = field(default_factory=dict)
-    rows: list[IntArray] = field(default_factory=list)
+    Attributes:
+        pushed: (rank, step) of the cold pushes.
+        rows: of each rank, the rows in which a switch holds something of it.
+    """
+
+    pushed: set[tuple[int, int]] = field(default_factory=set)
+    rows: dict[int, IntArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class _Closed:
-    """The last committed round, for workers that missed the answer."""
+class _Waiting:
+    """A worker that has completed a step and was not told to go on."""
 
-    tag: int
-    changed: bytes
+    request: SimpleRequest
+    message: Request
 
 
 @dataclass(frozen=True)
@@ -67,8 +77,9 @@ class Server:
     """Sums what reaches it in software, drains the rest, applies the optimiser, answers pulls.
 
     It runs in one thread: `run` multiplexes the ps-lite node's socket, the UDP socket and the
-    news of the controller. Every push, DONE and GRAD names epoch and round; what is not of the
-    open one changes nothing, so anything may come twice, late or never.
+    news of the controller. Every push, DONE and GRAD names epoch and round; what is not of an
+    open one changes nothing, so anything may come twice, late or never. `Progress` says who goes
+    on and when a round closes.
     """
 
     def __init__(
@@ -82,15 +93,16 @@ class Server:
         incarnations: Incarnations,
         on_commit: OnCommit,
         *,
-        resumed: bool = False,
+        consistency: Consistency = BSP,
+        resumed: Sequence[int] | None = None,
     ) -> None:
         """Attach to a ps-lite node that is not started yet; `parameters` is updated in place.
 
-        The first open round is that of `incarnation`, which must be new if this server has
-        `resumed` the work of another one.
+        The first open round is that of `incarnation`. A server that takes up the work of another
+        one is given the steps of each rank that were committed, as `resumed`, and an incarnation
+        that is new.
         """
         self.parameters = parameters
-        self.round = incarnation.round
         self.counters: Counter[str] = Counter()
         self._job = job
         self._optimizer = optimizer
@@ -98,32 +110,47 @@ class Server:
         self._node = node
         self._incarnations = incarnations
         self._on_commit = on_commit
-        self._aggregator = SoftwareAggregator(job.num_keys, incarnation.fraction_bits)
+        workers = len(job.workers)
+        self._progress = Progress(workers, consistency, incarnation.round, resumed or [0] * workers)
+        self._aggregators = [
+            SoftwareAggregator(job.num_keys, incarnation.fraction_bits) for _ in range(2)
+        ]
         self._hot_stats = HotStats()
         self._planned: Incarnation | None = None
-        self._joined: dict[int, int] = dict.fromkeys(range(len(job.workers)), 0) if resumed else {}
+        self._joined = {} if resumed is None else dict.fromkeys(range(workers), 0)
         self._rejoining: dict[int, SimpleRequest] = {}
         self._asked_at = 0.0
-        self._closed: _Closed | None = None
+        self._changed: deque[bytes] = deque(maxlen=KEPT_ROUNDS)
+        self._waiting: dict[int, _Waiting] = {}
         self._held: dict[int, HeldPull] = {}
         self._kv = KVServer(node)
         self._begin(incarnation)
         self._kv.set_request_handle(self._on_data)
         self._kv.set_simple_handle(self._on_simple)
 
-    def run(self, rounds: int) -> None:
-        """Serve until `rounds` rounds are committed; the node must be started."""
+    @property
+    def round(self) -> int:
+        """The lowest round that is not committed."""
+        return self._progress.round
+
+    def run(self, rounds: int | None = None) -> None:
+        """Serve until `rounds` rounds are committed, or all workers have ended.
+
+        The node must be started.
+        """
         poller = zmq.Poller()
         for source in (self._node.socket, self._transport.fileno(), self._incarnations.fileno()):
             poller.register(source, zmq.POLLIN)
-        while self.round < rounds:
-            poller.poll(POLL_MS)
+        while not self._progress.has_ended and (rounds is None or self.round < rounds):
+            due_s = self._progress.due_in_s(time.monotonic())
+            poller.poll(math.ceil(min(POLL_S, due_s) * 1000))
             self._node.process()
             self._receive()
             self._take_news()
             if self._rejoining:
                 self._renew("a worker has come back")
-            if len(self._open.done) == len(self._job.workers):
+            self._release()
+            if self._progress.can_commit:
                 self._commit()
 
     def statistics(self) -> dict[str, int]:
@@ -133,7 +160,7 @@ class Server:
             **self.counters,
             **{f"fallback_{name}": n for name, n in fallback.items()},
             "kv_rejected": self._kv.rejected.total(),
-            "escaped_gradients": self._aggregator.escaped_count,
+            "escaped_gradients": sum(each.escaped_count for each in self._aggregators),
             "drained_rows": drain.rows,
             "drain_requests": drain.requests,
             "drain_rows_asked_again": drain.asked_again,
@@ -153,20 +180,28 @@ class Server:
             if info.hostname in by_address
         }
 
-    @property
-    def _tag(self) -> int:
-        return make_tag(self._incarnation.epoch, self.round)
+    def _aggregator_of(self, round_: int) -> SoftwareAggregator:
+        return self._aggregators[round_ % 2]
+
+    def _round_of(self, tag: int) -> int | None:
+        """The open round that a tag names, None for any other tag."""
+        epoch, round_ = split_tag(tag)
+        return round_ if epoch == self._incarnation.epoch and round_ in self._open else None
 
     # -- incarnations -----------------------------------------------------------------------
 
     def _begin(self, incarnation: Incarnation) -> None:
-        """Open the round anew in another epoch: nothing that has come for it counts any more."""
+        """Open the rounds anew in another epoch: nothing that has come for them counts any more."""
         self._incarnation = incarnation
-        self._open = _Round()
-        self._aggregator.discard()
-        self._aggregator.scale_to(incarnation.fraction_bits)
+        self._progress.restart()
+        self._changed.clear()
+        self._waiting.clear()
+        self._open = {self.round: _Round(), self.round + 1: _Round()}
+        for aggregator in self._aggregators:
+            aggregator.discard()
+            aggregator.scale_to(incarnation.fraction_bits)
         self._hot = HotPath(
-            self._job, incarnation, self._aggregator, self._transport, self._hot_stats
+            self._job, incarnation, self._aggregator_of, self._transport, self._hot_stats
         )
         self._hot.close(self.round - 1)
 
@@ -183,11 +218,11 @@ class Server:
     def _move(self, incarnation: Incarnation) -> None:
         self._planned = None
         self.counters["incarnations"] += 1
-        waiting = [*self._open.done.values(), *self._rejoining.values()]
+        waiting = {rank: each.request for rank, each in self._waiting.items()} | self._rejoining
         self._rejoining.clear()
         self._begin(replace(incarnation, round=self.round))
-        for request in waiting:
-            self._answer(request, Kind.MOVED)
+        for rank, request in waiting.items():
+            self._answer_moved(rank, request)
 
     def _renew(self, reason: str) -> None:
         """Ask the controller for another incarnation, again and again until it comes."""
@@ -226,21 +261,23 @@ class Server:
             self._answer_pull(HeldPull(request, pairs.keys))
 
     def _on_push(self, request: KVMeta, keys: KeyIndex, pairs: KVPairs, server: KVServer) -> None:
-        """Add a push of the open round, once for each worker.
+        """Add a push into an open round, once for each worker and step (its priority).
 
         Another one is not answered, for an answer would say that it counts.
         """
         rank = self._rank_of.get(request.sender)
+        round_ = self._round_of(request.cmd & 0xFFFFFFFF)
         if rank is None or len(pairs.vals) != len(keys):
             self.counters["bad_push"] += 1
-        elif request.cmd & 0xFFFFFFFF != self._tag:
+        elif round_ is None or request.priority < self._progress.committed[rank]:
             self.counters["stale_push"] += 1
-        elif rank in self._open.pushed:
+        elif (rank, request.priority) in self._open[round_].pushed:
             self.counters["repeated_push"] += 1
             server.response(request)
         else:
-            self._open.pushed.add(rank)
-            self._aggregator.add(rank, keys, pairs.vals)
+            self._open[round_].pushed.add((rank, request.priority))
+            orders = np.full(len(keys), request.priority, np.int64)
+            self._aggregator_of(round_).add(rank, keys, pairs.vals, orders)
             self.counters["cold_keys"] += len(keys)
             server.response(request)
 
@@ -251,12 +288,13 @@ class Server:
             head = Head(request.head)
             if rank is None:
                 raise BadInput(f"node {request.sender} is no worker of the job")
+            epoch, round_ = split_tag(message.tag)
             if head is Head.JOIN:
                 self._on_join(rank, message.tag, request)
-            elif message.tag == self._tag:
-                self._on_current(rank, head, message, request)
+            elif epoch == self._incarnation.epoch:
+                self._on_current(rank, round_, head, _Waiting(request, message))
             else:
-                self._on_other_tag(message, request)
+                self._answer_moved(rank, request)
         except (ValueError, BadInput):
             self.counters["bad_request"] += 1
 
@@ -267,71 +305,86 @@ class Server:
         for duplicates: it has to wait for another epoch.
         """
         if self._joined.setdefault(rank, process) == process and rank not in self._rejoining:
-            self._answer(request, Kind.MOVED)
+            self._answer_moved(rank, request)
             return
         self.counters["rejoined"] += self._joined[rank] != process
         self._joined[rank] = process
         self._rejoining[rank] = request
 
-    def _on_current(self, rank: int, head: Head, message: Request, request: SimpleRequest) -> None:
-        """DONE, STATUS or STALLED of the open round."""
-        if head is Head.DONE:
-            used_rows = self._incarnation.placement.used_rows
-            if rank not in self._open.done:
-                self._open.rows.append(rows_of(message.rows, used_rows))
-            self._open.done[rank] = request
-            return
-        if head is Head.STALLED:
-            self._suspect(f"packets of worker {rank} are not acknowledged")
-        known = Known.PUSH if rank in self._open.pushed else Known.NOTHING
-        if rank in self._open.done:
-            known |= Known.DONE
-        self._answer(request, Kind.OPEN, message, known=known)
-
-    def _on_other_tag(self, message: Request, request: SimpleRequest) -> None:
-        """DONE or STATUS of a round that is not open: the worker has missed something."""
-        if self._closed is not None and message.tag == self._closed.tag:
-            self._answer(request, Kind.COMMITTED, message, rows=self._closed.changed)
+    def _on_current(self, rank: int, round_: int, head: Head, asking: _Waiting) -> None:
+        """DONE, STATUS or STALLED of this epoch."""
+        message, progress = asking.message, self._progress
+        complete = message.step < progress.steps[rank]
+        if complete and not progress.is_waiting(rank):
+            self._answer_go(rank, asking.request, message)
+        elif head is Head.DONE:
+            rows = rows_of(message.rows, self._incarnation.placement.used_rows)
+            now = time.monotonic()
+            progress.complete(rank, round_, message.step, now, final=message.final)
+            if not complete:
+                self._open[round_].rows[rank] = rows
+            self._waiting[rank] = asking
         else:
-            self._answer(request, Kind.MOVED, message)
+            if head is Head.STALLED:
+                self._suspect(f"packets of worker {rank} are not acknowledged")
+            known = Known.PUSH | Known.DONE if complete else Known.NOTHING
+            if round_ in self._open and (rank, message.step) in self._open[round_].pushed:
+                known |= Known.PUSH
+            answer = Answer(Kind.OPEN, message.tag, known, progress.committed[rank], self.round)
+            self._kv.simple_response(asking.request, answer.encode())
 
-    def _answer(
-        self,
-        request: SimpleRequest,
-        kind: Kind,
-        message: Request | None = None,
-        *,
-        known: Known = Known.NOTHING,
-        rows: bytes = b"",
-    ) -> None:
-        """Answer a request; with the incarnation where the worker is or will be in another one."""
-        asked = message or Request.decode(request.body)
-        epoch, _ = split_tag(asked.tag)
-        moved = kind is Kind.MOVED or epoch != self._incarnation.epoch
-        incarnation = b""
-        if moved:
-            incarnation = replace(self._incarnation, round=self.round).encode(asked.version)
-        answer = Answer(kind, asked.tag, known, rows, incarnation)
+    def _release(self) -> None:
+        """Let those go on who may."""
+        for rank in self._progress.release(time.monotonic()):
+            waiting = self._waiting.pop(rank)
+            self._answer_go(rank, waiting.request, waiting.message)
+
+    def _answer_go(self, rank: int, request: SimpleRequest, message: Request) -> None:
+        missed = self.round - message.committed
+        bitmaps = list(self._changed)[-missed:] if missed else []
+        if len(bitmaps) != missed:
+            bitmaps = []  # too long ago: the worker fetches everything
+        answer = Answer(
+            Kind.GO,
+            make_tag(self._incarnation.epoch, self._progress.target(rank)),
+            steps=self._progress.committed[rank],
+            committed=self.round,
+            bitmaps=len(bitmaps),
+            rows=b"".join(bitmaps),
+        )
+        self._kv.simple_response(request, answer.encode())
+
+    def _answer_moved(self, rank: int, request: SimpleRequest) -> None:
+        asked = Request.decode(request.body)
+        incarnation = replace(self._incarnation, round=self._progress.target(rank))
+        answer = Answer(
+            Kind.MOVED,
+            asked.tag,
+            steps=self._progress.committed[rank],
+            committed=self.round,
+            incarnation=incarnation.encode(asked.version),
+        )
         self._kv.simple_response(request, answer.encode())
 
     # -- closing a round --------------------------------------------------------------------
 
     def _commit(self) -> None:
         started = time.monotonic()
-        rows = np.unique(np.concatenate(self._open.rows))
+        closing, epoch = self.round, self._incarnation.epoch
+        touched = [*self._open[closing].rows.values(), np.zeros(0, np.int64)]
+        rows = np.unique(np.concatenate(touched))
         try:
-            finished = self._hot.drain(self.round, rows, self._while_draining)
+            finished = self._hot.drain(closing, rows, self._while_draining)
         except _Abandoned:
             return
         drained = time.monotonic()
-        aggregate = self._sums(finished)
+        aggregate = self._sums(closing, finished)
         self._optimizer.apply(self.parameters, aggregate.keys.astype(np.uint64), aggregate.sums)
         applied = time.monotonic()
-        tag = self._tag
-        changed = self._close(tag, aggregate.keys)
-        epoch, round_ = split_tag(tag)
+        changed = self._hot.send_updates(closing, aggregate.keys, self.parameters)
+        self._close(changed)
         commit = Commit(
-            round_,
+            closing,
             epoch,
             drained - started,
             applied - drained,
@@ -339,8 +392,22 @@ class Server:
             len(rows),
             len(changed),
             len(aggregate.keys),
+            tuple(self._progress.committed),
         )
         self._on_commit(commit, self.parameters, aggregate)
+
+    def _close(self, changed: IntArray) -> None:
+        """Go to the next round, in the planned incarnation if there is one."""
+        self._progress.commit()
+        del self._open[self.round - 1]
+        self._open[self.round + 1] = _Round()
+        self._changed.append(bitmap_of(changed, self._incarnation.placement.used_rows))
+        if self._planned is not None:
+            self._move(self._planned)
+        self._release()
+        due = [node for node, pull in self._held.items() if pull.request.cmd <= self.round]
+        for node in due:
+            self._answer_pull(self._held.pop(node))
 
     def _while_draining(self, stalled_s: float) -> None:
         """Called by a drain that waits: raises `_Abandoned` when the round moves."""
@@ -354,33 +421,13 @@ class Server:
         elif stalled_s > SUSPECT_S:
             self._suspect("it does not answer a drain")
 
-    def _sums(self, finished: list[tuple[KeyIndex, FloatArray]]) -> Aggregate:
-        """All touched keys of the round, ascending, and their sums."""
-        parts = [self._aggregator.take(), *finished]
+    def _sums(self, round_: int, finished: list[tuple[KeyIndex, FloatArray]]) -> Aggregate:
+        """All touched keys of a round, ascending, and their sums."""
+        parts = [self._aggregator_of(round_).take(), *finished]
         keys = np.concatenate([part[0] for part in parts])
         sums = np.concatenate([part[1] for part in parts])
         order = np.argsort(keys)
         return Aggregate(keys[order], sums[order])
-
-    def _close(self, tag: int, keys: KeyIndex) -> IntArray:
-        """Open the next round, in the planned incarnation if there is one; return rows changed."""
-        changed = self._hot.send_updates(self.round, keys, self.parameters)
-        bitmap = bitmap_of(changed, self._incarnation.placement.used_rows)
-        waiting = self._open.done.values()
-        self.round += 1
-        self._closed = _Closed(tag, bitmap)
-        if self._planned is not None:
-            planned, self._planned = self._planned, None
-            self.counters["incarnations"] += 1
-            self._begin(replace(planned, round=self.round))
-        else:
-            self._open = _Round()
-        for request in waiting:
-            self._answer(request, Kind.COMMITTED, rows=bitmap)
-        due = [node for node, pull in self._held.items() if pull.request.cmd <= self.round]
-        for node in due:
-            self._answer_pull(self._held.pop(node))
-        return changed
 
     def _answer_pull(self, pull: HeldPull) -> None:
         values = self.parameters[pull.keys.astype(np.int64)]

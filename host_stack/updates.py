@@ -6,46 +6,62 @@ import numpy as np
 
 from host_stack.codec import Codec, Records, overlay, version_op
 from host_stack.fixedpoint import FloatArray, IntArray, MaskArray
+from host_stack.incarnation import Incarnation
 from host_stack.job import Job
-from host_stack.placement import Placement
+from host_stack.layout import MAX_ROUND, ROUND_BITS
 from host_stack.transport import Received, ipv4
 from host_stack.wire import Op
 
 
 class Updates:
-    """Stores the values of one round's UPDATEs, and tells which rows have come."""
+    """Stores the values of an epoch's UPDATEs, and tells which round's value each row has."""
 
     def __init__(
-        self, job: Job, codec: Codec, placement: Placement, parameters: FloatArray
+        self,
+        job: Job,
+        codec: Codec,
+        incarnation: Incarnation,
+        committed: int,
+        parameters: FloatArray,
     ) -> None:
-        """Write into float32[num_keys] `parameters`; nothing is expected yet."""
+        """Write into float32[num_keys] `parameters`, which are those after `committed` rounds."""
         self._job = job.job
         self._server = ipv4(job.server)
         self._codec = codec
-        self._placement = placement
+        self._epoch = incarnation.epoch
+        self._placement = incarnation.placement
         self._parameters = parameters
-        self._hot_keys = placement.keys.astype(np.int64)
-        self._came = np.zeros(placement.used_rows, np.bool_)
-        self._tag = 0
+        self._hot_keys = self._placement.keys.astype(np.int64)
+        self._round_of = np.full(self._placement.used_rows, committed - 1, np.int64)
 
-    def expect(self, tag: int) -> None:
-        """Take UPDATEs of a tag from now on, and no others."""
-        self._tag = tag
-        self._came[:] = False
+    def missing(self, changed: IntArray, round_: int) -> IntArray:
+        """Those of int64[n] rows that have no value of `round_` or a later one."""
+        return changed[self._round_of[changed] < round_]
 
-    def missing(self, changed: IntArray) -> IntArray:
-        """Those of int64[n] rows of which no UPDATE has come."""
-        return changed[~self._came[changed]]
+    def fetched(self, rows: IntArray, round_: int) -> None:
+        """Note that int64[n] rows have the values that `round_` left, by another way."""
+        self._round_of[rows] = np.maximum(self._round_of[rows], round_)
 
     def take(self, received: Received) -> None:
-        """Store the values of the UPDATEs in a batch of datagrams."""
+        """Store the values of the UPDATEs in a batch of datagrams, unless there are later ones."""
         records = overlay(received.data, self._codec.update)
-        good = self._is_update(received, records)
-        rows, lanes, values = self._codec.decode_updates(records[good])
+        records = records[self._is_update(received, records)]
+        rounds = (records["header"]["tag"] & MAX_ROUND).astype(np.int64)
+        rows = records["row"].astype(np.int64)
+        fits = rows < len(self._round_of)
+        records, rounds, rows = records[fits], rounds[fits], rows[fits]
+        order = np.argsort(rounds, kind="stable")
+        order = order[rounds[order] >= self._round_of[rows[order]]]
+        if not len(order):
+            return
+        self._store(records[order])
+        np.maximum.at(self._round_of, rows[order], rounds[order])
+
+    def _store(self, records: Records) -> None:
+        rows, lanes, values = self._codec.decode_updates(records)
         index = self._placement.index_of(lanes, rows)
         known = index >= 0
         self._parameters[self._hot_keys[index[known]]] = values[known]
-        self._came[rows[known]] = True
 
     def _is_update(self, received: Received, records: Records) -> MaskArray:
         header = records["header"]
@@ -53,7 +69,7 @@ class Updates:
             (received.lengths >= self._codec.update_prefix)
             & (header["version_op"] == version_op(Op.UPDATE))
             & (header["job"] == self._job)
-            & (header["tag"] == self._tag)
+            & (header["tag"] >> ROUND_BITS == self._epoch)
             & (received.sources == self._server)
             & (received.lengths == self._codec.update_lengths(records))
         )

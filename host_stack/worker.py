@@ -6,24 +6,24 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import zmq
 
 from host_stack.codec import Codec, fill_header
-from host_stack.control import Answer, Head, Kind, Known, Request, bitmap_of, rows_of
+from host_stack.control import Answer, Head, Kind, Known, Request, bitmap_of
 from host_stack.errors import PushFailed
 from host_stack.fixedpoint import FloatArray, IntArray
 from host_stack.incarnation import Incarnation, Moved
 from host_stack.inquiry import Inquiry, read_answer
 from host_stack.job import Job
 from host_stack.kv.ids import server_id
-from host_stack.kv.message import KVPairs
 from host_stack.kv.node import Node
 from host_stack.kv.worker import KVWorker
-from host_stack.layout import as_cmd, make_tag
+from host_stack.layout import as_cmd, make_tag, split_tag
 from host_stack.packing import Packing
 from host_stack.placement import Keys, Placement
 from host_stack.push import HotPush
@@ -35,42 +35,47 @@ POLL_S = 0.1
 UPDATE_GRACE_S = 0.05
 """How long an UPDATE may be overtaken by the server's answer before its row is fetched."""
 
+MAX_STEP = 0xFFFFFFFF
+"""In a STATUS: a step that was not pushed."""
+
 RECONNECT_S = 3.0
 """How long a JOIN may stay unanswered before its connection is made anew."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class RoundTimes:
-    """Seconds of a round's phases at one worker, and how its keys travelled.
+    """Seconds of a step's phases at one worker, and how its keys travelled.
 
     Attributes:
         push_s: until every gradient is acknowledged.
-        commit_s: until the server has committed the round.
-        update_s: until the parameters of the next round are here.
+        commit_s: until the server lets the worker go on; under BSP, until the commit.
+        update_s: until the parameters of the next step are here.
         hot_keys, cold_keys, packets: of this push.
         fetched_rows: rows whose UPDATE was missed.
-        replays: how often the round was pushed again in another epoch.
+        replays: how often steps were pushed again in another epoch.
     """
 
-    push_s: float
-    commit_s: float
-    update_s: float
-    hot_keys: int
-    cold_keys: int
-    packets: int
-    fetched_rows: int
-    replays: int
+    push_s: float = 0.0
+    commit_s: float = 0.0
+    update_s: float = 0.0
+    hot_keys: int = 0
+    cold_keys: int = 0
+    packets: int = 0
+    fetched_rows: int = 0
+    replays: int = 0
 
 
-OnPushed = Callable[[int, Keys, FloatArray], None]
+OnPushed = Callable[[int, int, Keys, FloatArray], None]
 
 
 @dataclass(frozen=True)
-class _Push:
-    """A round's gradients, kept until its commit: uint64[n] sorted keys, float32[n]."""
+class _Step:
+    """A step's gradients, kept until its commit: uint64[n] sorted keys, float32[n]."""
 
+    number: int
     keys: Keys
     gradients: FloatArray
+    final: bool
 
 
 class Worker:
@@ -86,12 +91,15 @@ class Worker:
         rank: int,
         transport: Transport,
         node: Node,
-        on_pushed: OnPushed = lambda tag, keys, gradients: None,
+        on_pushed: OnPushed = lambda tag, step, keys, gradients: None,
+        *,
+        in_step: bool = True,
     ) -> None:
         """Attach to a ps-lite node; `rank` is the position of this host in `job.workers`.
 
-        `on_pushed` is told the tag, keys and gradients of a push when all of it is acknowledged
-        and before the server hears so.
+        `on_pushed` is told the tag, step, keys and gradients of a push when all of it is
+        acknowledged and before the server hears so. With `in_step` (BSP) the parameters of the
+        next step are those after the commit of this one; without, those that are there.
         """
         job.worker_address(rank)  # refuses a rank that the job does not have
         self.parameters = np.zeros(job.num_keys, np.float32)
@@ -102,6 +110,13 @@ class Worker:
         self._transport = transport
         self._node = node
         self._on_pushed = on_pushed
+        self._in_step = in_step
+        self._uncommitted: list[_Step] = []
+        self._pushed = 0
+        self._round = 0
+        self._committed = 0
+        self._has_ended = False
+        self._in_switch = np.zeros(0, np.bool_)
         self._codec = Codec(job.layout)
         self._kv = KVWorker(node)
         self._inquiry = Inquiry(self._kv, self.counters)
@@ -117,7 +132,7 @@ class Worker:
         return self._incarnation
 
     def start(self) -> int:
-        """Join the job, with the node started; return the round to begin with.
+        """Join the job, with the node started; return the step to begin with.
 
         Raises:
             PushFailed: the server does not answer.
@@ -134,103 +149,109 @@ class Worker:
             if time.monotonic() > reconnect_at:
                 reconnect_at += RECONNECT_S
                 self._node.reconnect(server_id(0))
-        self._adopt(self._decode(answer))
-        return self._incarnation.round
+        moved = self._moved(answer)
+        self._adopt(moved)
+        return moved.steps
 
-    def fetch(self, keys: Keys, round_: int) -> None:
-        """Get all hot keys and the cold keys among uint64[n] `keys`, as `round_` begins.
+    def fetch(self, keys: Keys) -> None:
+        """Get all hot keys and the cold keys among uint64[n] `keys`, as they are now.
 
         Raises:
-            Moved: another round is open.
+            Moved: the server goes on at another step.
             PushFailed: the server does not answer.
         """
-        while True:
-            hot, _ = self._placement.find(keys)
-            wanted = np.union1d(self._placement.keys, keys[~hot])
-            try:
-                self._pull(wanted, round_)
-            except Moved as moved:
-                self._adopt(moved.incarnation)
-                if moved.round != round_:
-                    raise
-                continue
-            self.is_current = True
-            return
+        hot, _ = self._placement.find(keys)
+        wanted = np.union1d(self._placement.keys, keys[~hot])
+        expected = self._committed
+        try:
+            self._pull(wanted, expected)
+        except Moved as moved:
+            self._adopt(moved)
+            raise
+        self._updates.fetched(np.arange(self._placement.used_rows), expected - 1)
+        self.is_current = True
 
     def push_round(
-        self, round_: int, keys: Keys, gradients: FloatArray, next_keys: Keys
+        self, step: int, keys: Keys, gradients: FloatArray, next_keys: Keys, *, final: bool = False
     ) -> RoundTimes:
-        """Push one round, in as many epochs as it takes, and wait for its commit.
+        """Push a step, in as many epochs as it takes, until the server lets this worker go on.
+
+        Under BSP that is when the round is committed.
 
         Args:
-            round_: number of the round, from 0.
+            step: number of the step, from 0; under BSP that of the round.
             keys: uint64[n], sorted and unique.
             gradients: float32[n], any values.
             next_keys: uint64[m], sorted and unique: what the next batch needs. Unless
                 `is_current` is true afterwards, they have to be fetched.
+            final: nothing comes behind this step; needed but for BSP.
 
         Raises:
-            Moved: the server goes on at an earlier round.
+            Moved: the server goes on at an earlier step.
             PushFailed: nothing moves any more, and nobody says why.
         """
-        push = _Push(keys, gradients)
-        replays = 0
+        self._uncommitted.append(_Step(step, keys, gradients, final))
+        times = RoundTimes()
         while True:
             try:
-                times = self._attempt(round_, push, next_keys)
-                return replace(times, replays=replays)
+                while self._pushed < len(self._uncommitted):
+                    self._attempt(self._uncommitted[self._pushed], next_keys, times)
+                if final and not self._has_ended:
+                    self._say_final(step)
+                return times
             except Moved as moved:
-                self._adopt(moved.incarnation)
-                if moved.round == round_ + 1:  # committed, but the answer was lost
-                    self.is_current = False
-                    return RoundTimes(0.0, 0.0, 0.0, 0, 0, 0, 0, replays)
-                if moved.round != round_:
+                self._adopt(moved)
+                times.replays += bool(self._uncommitted)
+                if not self._uncommitted and moved.steps <= step:
                     raise
-                replays += 1
 
     # -- one attempt ------------------------------------------------------------------------
 
-    def _attempt(self, round_: int, push: _Push, next_keys: Keys) -> RoundTimes:
+    def _attempt(self, step: _Step, next_keys: Keys, times: RoundTimes) -> None:
         started = time.monotonic()
-        tag = make_tag(self._incarnation.epoch, round_)
-        self._updates.expect(tag)
-        hot, index = self._placement.find(push.keys)
-        cold = _Push(push.keys[~hot], push.gradients[~hot])
+        self.is_current = False
+        tag = make_tag(self._incarnation.epoch, self._round)
+        hot, index = self._placement.find(step.keys)
+        cold = _Step(step.number, step.keys[~hot], step.gradients[~hot], step.final)
         pushed_cold = self._push_cold(cold, tag)
         packing = self._placement.pack(index)
-        rows = self._push_hot(packing, push.gradients[hot], tag)
+        self._push_hot(packing, step.gradients[hot], self._request(step, tag))
         self._await_push(pushed_cold, cold, tag)
-        self._on_pushed(tag, push.keys, push.gradients)
+        self._on_pushed(tag, step.number, step.keys, step.gradients)
         pushed = time.monotonic()
-        pulled = self._pull_cold(next_keys, round_ + 1)
-        answer = self._await_commit(tag, rows)
+        pulled = self._pull_cold(next_keys, self._round + 1) if self._in_step else None
+        answer = self._await_go(step, tag)
         committed = time.monotonic()
-        changed = rows_of(answer.rows, self._placement.used_rows)
-        fetched = self._complete_rows(changed, round_ + 1)
-        self._finish(answer, pulled, next_keys, round_ + 1)
-        return RoundTimes(
-            pushed - started,
-            committed - pushed,
-            time.monotonic() - committed,
-            len(index),
-            len(push.keys) - len(index),
-            packing.count,
-            fetched,
-            0,
-        )
+        changed = self._go(answer)
+        if not self._in_step:
+            pulled = self._pull_cold(next_keys, 0)
+        if changed is not None:
+            times.fetched_rows += self._complete_rows(changed)
+        if pulled is not None:
+            self._await_pull(pulled, self._cold_of(next_keys), self._committed)
+        self.is_current = changed is not None
+        times.push_s += pushed - started
+        times.commit_s += committed - pushed
+        times.update_s += time.monotonic() - committed
+        times.hot_keys, times.cold_keys = len(index), len(step.keys) - len(index)
+        times.packets = packing.count
 
-    def _push_cold(self, cold: _Push, tag: int) -> int:
-        return self._kv.push(cold.keys, cold.gradients, cmd=as_cmd(tag))
+    def _request(self, step: _Step, tag: int, rows: bytes = b"") -> Request:
+        version = self._incarnation.version
+        return Request(tag, version, step.number, self._committed, step.final, rows)
 
-    def _push_hot(self, packing: Packing, gradients: FloatArray, tag: int) -> IntArray:
-        """Push packed gradients; return the rows in which the switch now holds something."""
+    def _push_cold(self, cold: _Step, tag: int) -> int:
+        return self._kv.push(cold.keys, cold.gradients, cmd=as_cmd(tag), priority=cold.number)
+
+    def _push_hot(self, packing: Packing, gradients: FloatArray, status: Request) -> None:
+        """Push packed gradients; note the rows in which the switch now holds something."""
         if not packing.count:
-            return np.zeros(0, np.int64)
+            return
         grads = self._codec.encode_grads(
             packing.packets, packing.lanes, packing.rows, gradients, packing.count
         )
-        fill_header(grads["header"], Op.GRAD, job=self._job.job, worker=self._rank, tag=tag)
-        status = Request(tag, self._incarnation.version)
+        header = grads["header"]
+        fill_header(header, Op.GRAD, job=self._job.job, worker=self._rank, tag=status.tag)
         self._inquiry.cancel()
 
         def look_up(stalled_s: float) -> None:
@@ -240,9 +261,9 @@ class Worker:
                 self._refuse_moved(answer)
 
         by_server = self.hot.run(grads, self._job.timeouts_s["push"], look_up)
-        return np.unique(packing.rows[~by_server[packing.packets]])
+        self._in_switch[packing.rows[~by_server[packing.packets]]] = True
 
-    def _await_push(self, timestamp: int, cold: _Push, tag: int) -> None:
+    def _await_push(self, timestamp: int, cold: _Step, tag: int) -> None:
         """Wait until the cold push is acknowledged; send it again if the server lacks it."""
         sent = [timestamp]
 
@@ -251,14 +272,14 @@ class Worker:
                 sent.append(self._push_cold(cold, tag))
             return bool(answer.known & Known.PUSH)
 
-        self._until(tag, lambda: any(map(self._kv.done, sent)), resend, "take a push")
-        for each in sent:
-            self._kv.forget(each)
+        status = self._request(cold, tag)
+        with self._forgetting(sent):
+            self._until(status, lambda: any(map(self._kv.done, sent)), resend, "take a push")
 
-    def _await_commit(self, tag: int, rows: IntArray) -> Answer:
-        """Say DONE, again if the server lacks it, and wait for the commit."""
-        bitmap = bitmap_of(rows, self._placement.used_rows)
-        done = Request(tag, self._incarnation.version, bitmap).encode()
+    def _await_go(self, step: _Step, tag: int) -> Answer:
+        """Say DONE, again if the server lacks it, and wait until it lets this worker go on."""
+        rows = bitmap_of(np.flatnonzero(self._in_switch), self._placement.used_rows)
+        done = self._request(step, tag, rows).encode()
         sent = [self._kv.request(Head.DONE, done, server_id(0))]
         answers: list[Answer] = []
 
@@ -271,26 +292,49 @@ class Worker:
             return bool(answers)
 
         def resend(answer: Answer) -> bool:
-            if answer.kind is Kind.COMMITTED:
+            if answer.kind is Kind.GO:
                 answers.append(answer)
             elif not answer.known & Known.DONE:
                 sent.append(self._kv.request(Head.DONE, done, server_id(0)))
             return bool(answers)
 
-        self._until(tag, answered, resend, "commit the round (is a worker gone or stopped?)")
-        for each in sent:
-            self._kv.forget(each)
+        status = self._request(step, tag)
+        with self._forgetting(sent):
+            self._until(status, answered, resend, "let it go on (is a worker gone or stopped?)")
         return answers[0]
 
-    def _finish(self, answer: Answer, pulled: int | None, next_keys: Keys, round_: int) -> None:
-        """Enter `round_` with its parameters, or in another incarnation without them."""
-        self.is_current = not answer.incarnation
-        if answer.incarnation:
-            self._adopt(self._decode(answer))
-            if pulled is not None:
-                self._kv.forget(pulled)
-        elif pulled is not None:
-            self._await_pull(pulled, self._cold_of(next_keys), round_)
+    def _go(self, answer: Answer) -> dict[int, IntArray] | None:
+        """Take over what the server says of commits.
+
+        Returns:
+            The rows that changed in each round since the last time, int64[n]; None if the server
+            does not know them any more.
+        """
+        self._has_ended = self._uncommitted[self._pushed].final
+        self._pushed += 1
+        self._drop_committed(answer.steps)
+        _, round_ = split_tag(answer.tag)
+        if round_ != self._round:
+            self._round = round_
+            self._in_switch[:] = False
+        known, self._committed = self._committed, answer.committed
+        changed = answer.changed(self._placement.used_rows)
+        if len(changed) != answer.committed - known:
+            return None
+        return dict(enumerate(changed, known))
+
+    def _say_final(self, step: int) -> None:
+        """Say again that nothing comes behind a step, all of which is committed."""
+        nothing = np.zeros(0, np.float32)
+        last = _Step(step, nothing.astype(np.uint64), nothing, final=True)
+        self._await_go(last, make_tag(self._incarnation.epoch, self._round))
+        self._has_ended = True
+
+    def _drop_committed(self, steps: int) -> None:
+        """Forget the steps below `steps`, which are committed."""
+        done = sum(step.number < steps for step in self._uncommitted)
+        del self._uncommitted[:done]
+        self._pushed = max(0, self._pushed - done)
 
     # -- parameters -------------------------------------------------------------------------
 
@@ -298,16 +342,16 @@ class Worker:
         hot, _ = self._placement.find(keys)
         return keys[~hot]
 
-    def _pull_cold(self, keys: Keys, round_: int) -> int | None:
+    def _pull_cold(self, keys: Keys, committed: int) -> int | None:
         cold = self._cold_of(keys)
-        return self._kv.pull(cold, cmd=round_) if len(cold) else None
+        return self._kv.pull(cold, cmd=committed) if len(cold) else None
 
-    def _pull(self, keys: Keys, round_: int) -> None:
-        """Get values of uint64[n] keys as they are when `round_` begins."""
+    def _pull(self, keys: Keys, committed: int) -> None:
+        """Get values of uint64[n] keys as they are after `committed` rounds, or later."""
         if len(keys):
-            self._await_pull(self._kv.pull(keys, cmd=round_), keys, round_)
+            self._await_pull(self._kv.pull(keys, cmd=committed), keys, committed)
 
-    def _await_pull(self, timestamp: int, keys: Keys, round_: int) -> None:
+    def _await_pull(self, timestamp: int, keys: Keys, committed: int) -> None:
         """Wait for a pull that is due; the answers of a server keep the order of the questions.
 
         So a pull without an answer is lost when a later question has been answered.
@@ -316,32 +360,39 @@ class Worker:
 
         def resend(answer: Answer) -> bool:
             del answer
-            sent.append(self._kv.pull(keys, cmd=round_))
+            sent.append(self._kv.pull(keys, cmd=committed))
             return False
 
-        tag = make_tag(self._incarnation.epoch, round_)
-        self._until(tag, lambda: any(map(self._kv.done, sent)), resend, "answer a pull")
-        for each in sent:
-            if self._kv.done(each):
-                pairs = self._kv.wait(each, 0.0)
-                if pairs is not None:
-                    self._store(pairs)
-            self._kv.forget(each)
-
-    def _store(self, pairs: KVPairs) -> None:
+        status = Request(
+            make_tag(self._incarnation.epoch, self._round),
+            self._incarnation.version,
+            MAX_STEP,
+            self._committed,
+        )
+        with self._forgetting(sent):
+            self._until(status, lambda: any(map(self._kv.done, sent)), resend, "answer a pull")
+            pairs = next(self._kv.wait(each, 0.0) for each in sent if self._kv.done(each))
         self.parameters[pairs.keys.astype(np.int64)] = pairs.vals
 
-    def _complete_rows(self, changed: IntArray, round_: int) -> int:
-        """Wait shortly for UPDATEs that are still on their way, then fetch what is missing."""
+    def _complete_rows(self, changed: dict[int, IntArray]) -> int:
+        """Wait shortly for UPDATEs that are still on their way, then fetch what is missing.
+
+        `changed` has the rows of each round, int64[n].
+        """
         deadline = time.monotonic() + UPDATE_GRACE_S
-        while len(missing := self._updates.missing(changed)):
+        while len(missing := self._missing(changed)):
             if (left := deadline - time.monotonic()) <= 0:
                 break
             self._receive(left)
         if len(missing):
             in_missing = np.isin(self._placement.rows, missing)
-            self._pull(np.sort(self._placement.keys[in_missing]), round_)
+            self._pull(np.sort(self._placement.keys[in_missing]), self._committed)
+            self._updates.fetched(missing, self._committed - 1)
         return len(missing)
+
+    def _missing(self, changed: dict[int, IntArray]) -> IntArray:
+        missing = [self._updates.missing(rows, round_) for round_, rows in changed.items()]
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *missing]))
 
     # -- waiting and incarnations -----------------------------------------------------------
 
@@ -356,7 +407,7 @@ class Worker:
 
     def _until(
         self,
-        tag: int,
+        status: Request,
         condition: Callable[[], bool],
         resend: Callable[[Answer], bool],
         what: str,
@@ -366,7 +417,6 @@ class Worker:
         `resend` is given each answer; where it returns true, the wait is over too.
         """
         started = time.monotonic()
-        status = Request(tag, self._incarnation.version)
         self._inquiry.cancel()
         while not condition():
             self._receive()
@@ -379,26 +429,51 @@ class Worker:
             if waited_s > self._job.timeouts_s["commit"]:
                 raise self._silent(what)
 
+    @contextmanager
+    def _forgetting(self, timestamps: list[int]) -> Iterator[None]:
+        """Give up, at the end, the requests that are still open."""
+        try:
+            yield
+        finally:
+            for timestamp in timestamps:
+                self._kv.forget(timestamp)
+
     def _refuse_moved(self, answer: Answer) -> None:
         """Raise `Moved` if the answer says so."""
         if answer.kind is Kind.MOVED:
-            raise Moved(self._decode(answer))
+            raise self._moved(answer)
 
-    def _decode(self, answer: Answer) -> Incarnation:
+    def _moved(self, answer: Answer) -> Moved:
         known = self._incarnation
-        return Incarnation.decode(answer.incarnation, known.version, known.placement)
+        incarnation = Incarnation.decode(answer.incarnation, known.version, known.placement)
+        return Moved(incarnation, answer.steps, answer.committed)
 
-    def _adopt(self, incarnation: Incarnation) -> None:
-        """Go on in another incarnation; what was received of the old one stays."""
+    def _adopt(self, moved: Moved) -> None:
+        """Go on in another incarnation, behind the steps that are committed.
+
+        Where the server lacks steps that were committed once, nothing is left to push.
+        """
         self._inquiry.cancel()
-        if incarnation.version != self._incarnation.version:
+        first = self._uncommitted[0].number if self._uncommitted else moved.steps
+        if moved.incarnation.version != self._incarnation.version:
             self.is_current = False
-        self._take_over(incarnation)
+        if moved.steps != first or moved.committed != self._committed:
+            self.is_current = False
+        if moved.steps < first:
+            self._uncommitted.clear()
+        self._pushed = 0
+        self._drop_committed(moved.steps)
+        self._committed = moved.committed
+        self._take_over(moved.incarnation)
 
     def _take_over(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
         self._placement = incarnation.placement
-        self._updates = Updates(self._job, self._codec, self._placement, self.parameters)
+        self._round = incarnation.round
+        self._in_switch = np.zeros(self._placement.used_rows, np.bool_)
+        self._updates = Updates(
+            self._job, self._codec, incarnation, self._committed, self.parameters
+        )
 
     def _silent(self, what: str) -> PushFailed:
         return PushFailed(

@@ -22,6 +22,7 @@ from host_stack.kv.ids import Role
 from host_stack.kv.node import Node
 from host_stack.layout import Layout
 from host_stack.placement import Keys, Placement, heat_based
+from host_stack.progress import BSP, Consistency
 from host_stack.server import Server
 from host_stack.wake import Wake
 from host_stack.worker import RoundTimes, Worker
@@ -162,11 +163,23 @@ class MemoryController:
         self._wake.set()
 
 
+@dataclass(frozen=True)
+class Record:
+    """What a worker pushed as a whole in a tag, before the server heard that it is complete."""
+
+    rank: int
+    tag: int
+    step: int
+    keys: np.ndarray
+    gradients: FloatArray
+
+
 @dataclass
 class Checkpoint:
     """What a server finds when it comes back."""
 
     round: int
+    steps: tuple[int, ...]
     parameters: FloatArray
 
 
@@ -187,6 +200,7 @@ class MemoryJob:
         install: Callable[[Job], None] | None = None,
         checkpoint_every: int = 2,
         place: Callable[[Keys, Layout], Placement] = heat_based,
+        consistency: Consistency = BSP,
     ) -> None:
         """Prepare to run all rounds of `pushes`; the hot keys are 0…hot - 1."""
         self.pushes = pushes
@@ -201,10 +215,13 @@ class MemoryJob:
         self.controller = MemoryController(self.job, self._placement, install)
         self.controller.switch_is_dead = lambda: self.network.is_dead
         self._every = checkpoint_every
-        self._saved = Checkpoint(0, np.zeros(num_keys, np.float32))
+        self._saved = Checkpoint(0, (0,) * self._workers, np.zeros(num_keys, np.float32))
         self._on_commit: list[Callable[[Commit], None]] = []
         self._lock = threading.Lock()
         self.commits: list[Commit] = []
+        self.applied: list[Aggregate] = []
+        self.records: list[Record] = []
+        self._consistency = consistency
         self.outcome = Outcome(
             np.zeros(num_keys, np.float32), [], {}, [[] for _ in range(self._workers)], 0
         )
@@ -232,10 +249,11 @@ class MemoryJob:
         self._scheduler.start()
         self._scheduler.finalize(120.0)
 
-    def _committed(self, commit: Commit, parameters: FloatArray, _aggregate: Aggregate) -> None:
+    def _committed(self, commit: Commit, parameters: FloatArray, aggregate: Aggregate) -> None:
         self.commits.append(commit)
+        self.applied.append(aggregate)
         if (commit.round + 1) % self._every == 0:
-            self._saved = Checkpoint(commit.round + 1, parameters.copy())
+            self._saved = Checkpoint(commit.round + 1, commit.steps, parameters.copy())
         for action in self._on_commit:
             action(commit)
 
@@ -259,10 +277,11 @@ class MemoryJob:
                 node,
                 self.controller,
                 self._committed,
-                resumed=resumed,
+                consistency=self._consistency,
+                resumed=self._saved.steps if resumed else None,
             )
             node.start()
-            server.run(len(self.pushes))
+            server.run(len(self.pushes) if self._consistency == BSP else None)
         except Crashed:
             node.close()
             return False
@@ -281,7 +300,14 @@ class MemoryJob:
         """The life of a worker process; false if it crashed."""
         address = self.job.workers[rank]
         node = worker_node(self.job, address)
-        worker = Worker(self.job, rank, self.network.transport(address), node)
+        worker = Worker(
+            self.job,
+            rank,
+            self.network.transport(address),
+            node,
+            lambda *push: self.records.append(Record(rank, *push)),
+            in_step=self._consistency == BSP,
+        )
         try:
             node.start()
             self._train(worker, rank)
@@ -300,14 +326,15 @@ class MemoryJob:
             try:
                 keys, gradients = self.pushes[round_][rank]
                 if not worker.is_current:
-                    worker.fetch(keys, round_)
+                    worker.fetch(keys)
                 last = round_ + 1 == len(self.pushes)
                 next_keys = keys[:0] if last else self.pushes[round_ + 1][rank][0]
-                times = worker.push_round(round_, keys, gradients, next_keys)
+                final = last and self._consistency != BSP
+                times = worker.push_round(round_, keys, gradients, next_keys, final=final)
                 self.outcome.times[rank].append(times)
                 round_ += 1
             except Moved as moved:
-                round_, worker.is_current = moved.round, False
+                round_, worker.is_current = moved.steps, False
 
 
 def run_job(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -27,10 +29,17 @@ def test_bitmaps_come_back(data: st.DataObject, used_rows: int) -> None:
 
 
 @settings(max_examples=100, derandomize=True, deadline=None)
-@given(tag=words, version=words, rows=st.binary(max_size=20))
-def test_requests_come_back(tag: int, version: int, rows: bytes) -> None:
+@given(
+    tag=words,
+    version=words,
+    step=words,
+    committed=words,
+    final=st.booleans(),
+    rows=st.binary(max_size=20),
+)
+def test_requests_come_back(**fields: Any) -> None:
     """What was encoded is decoded."""
-    request = Request(tag, version, rows)
+    request = Request(**fields)
     assert Request.decode(request.encode()) == request
 
 
@@ -39,48 +48,58 @@ def test_requests_come_back(tag: int, version: int, rows: bytes) -> None:
     kind=st.sampled_from(Kind),
     tag=words,
     known=st.sampled_from([Known.NOTHING, Known.PUSH, Known.DONE, Known.PUSH | Known.DONE]),
+    steps=words,
+    committed=words,
+    bitmaps=st.integers(0, 255),
     rows=st.binary(max_size=20),
     incarnation=st.binary(max_size=20),
 )
-def test_answers_come_back(
-    kind: Kind, tag: int, known: Known, rows: bytes, incarnation: bytes
-) -> None:
+def test_answers_come_back(**fields: Any) -> None:
     """What was encoded is decoded."""
-    answer = Answer(kind, tag, known, rows, incarnation)
+    answer = Answer(**fields)
     assert Answer.decode(answer.encode()) == answer
 
 
 def test_golden_bytes() -> None:
     """The format is pinned: network byte order; row i is bit i mod 8 of byte i div 8."""
     rows = bitmap_of(np.array([0, 9]), 10)
-    assert Request(0x01020304, 5, rows).encode().hex() == "01020304000000050102"
-    answer = Answer(Kind.OPEN, 0x01020304, Known.PUSH, rows, b"\xaa")
-    assert answer.encode().hex() == "03010102030400000001aa0102"
+    request = Request(0x01020304, 5, 6, 7, True, rows)
+    assert request.encode().hex() == "01020304000000050000000600000007010102"
+    answer = Answer(Kind.OPEN, 0x01020304, Known.PUSH, 6, 7, 1, rows, b"\xaa")
+    assert answer.encode().hex() == ("03010102030400000006000000070100000001aa0102")
+    assert [found.tolist() for found in answer.changed(10)] == [[0, 9]]
 
 
-@pytest.mark.parametrize("body", [b"", bytes(7)])
-def test_short_requests_are_refused(body: bytes) -> None:
-    """A request without its head is none."""
-    with pytest.raises(BadInput, match=f"a request of {len(body)} bytes"):
+@pytest.mark.parametrize("body", [b"", bytes(16), bytes(16) + b"\2"])
+def test_bad_requests_are_refused(body: bytes) -> None:
+    """A request without its head, or with a flag that is none, is no request."""
+    with pytest.raises(BadInput, match="a request "):
         Request.decode(body)
 
 
 @pytest.mark.parametrize(
-    "body",
+    "head",
     [
-        b"",
-        bytes(9),
-        bytes.fromhex("00000000000000000000"),
-        bytes.fromhex("04000000000000000000"),
-        bytes.fromhex("01040000000000000000"),
-        bytes.fromhex("02000000000000000001"),
+        "",
+        "01" + "00" * 17,
+        "00" * 19,
+        "04" + "00" * 18,
+        "0104" + "00" * 17,
+        "02" + "00" * 17 + "01",
     ],
     ids=["empty", "short", "kind-0", "kind-4", "known-4", "incarnation-cut"],
 )
-def test_bad_answers_are_refused(body: bytes) -> None:
+def test_bad_answers_are_refused(head: str) -> None:
     """An answer that is cut, or says what no server says, is none."""
+    body = bytes.fromhex(head)
     with pytest.raises(BadInput, match=f"an answer of {len(body)} bytes"):
         Answer.decode(body)
+
+
+def test_rows_have_to_fit() -> None:
+    """As many bitmaps as the answer announces, each of the placement's size."""
+    with pytest.raises(BadInput, match="3 bytes of rows; 2 bitmaps of 2 are expected"):
+        Answer(Kind.GO, 0, bitmaps=2, rows=bytes(3)).changed(10)
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 100])

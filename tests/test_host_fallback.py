@@ -35,12 +35,14 @@ class Bench:
     """A fall-back path with what it sums into and answers through."""
 
     transport: ScriptedTransport = field(default_factory=ScriptedTransport)
-    aggregator: SoftwareAggregator = field(
-        default_factory=lambda: SoftwareAggregator(NUM_KEYS, JOB.fraction_bits)
+    aggregators: list[SoftwareAggregator] = field(
+        default_factory=lambda: [SoftwareAggregator(NUM_KEYS, JOB.fraction_bits) for _ in range(2)]
     )
 
     def __post_init__(self) -> None:
-        self.fallback = Fallback(JOB, PLACEMENT, self.aggregator, self.transport, CODEC)
+        self.fallback = Fallback(
+            JOB, PLACEMENT, lambda round_: self.aggregators[round_ % 2], self.transport, CODEC
+        )
 
     def take(self, *datagrams: tuple[str, bytes], round_: int = ROUND) -> dict[str, int]:
         """Hand datagrams over in one batch; return what was counted of them."""
@@ -60,9 +62,9 @@ class Bench:
             found.append((destination, int.from_bytes(packet[12:], "big"), packet[1]))
         return found
 
-    def sums(self) -> dict[int, float]:
-        """End the round: sums by key."""
-        keys, sums = self.aggregator.take()
+    def sums(self, round_: int = ROUND) -> dict[int, float]:
+        """End a round: sums by key."""
+        keys, sums = self.aggregators[round_ % 2].take()
         return dict(zip(keys.tolist(), sums.tolist(), strict=True))
 
 
@@ -136,7 +138,7 @@ REFUSED = {
     "a row far away": ("unknown_cell", WORKERS[0], grad({(0, 65535): 1.0})),
     "an older epoch": ("wrong_epoch", WORKERS[0], grad(CELL, epoch=EPOCH - 1)),
     "a later epoch": ("wrong_epoch", WORKERS[0], grad(CELL, epoch=EPOCH + 1)),
-    "a later round": ("early", WORKERS[0], grad(CELL, round_=ROUND + 1)),
+    "a later round": ("early", WORKERS[0], grad(CELL, round_=ROUND + 2)),
 }
 
 
@@ -202,6 +204,15 @@ def test_a_new_round_takes_new_packets() -> None:
         "added": 1,
         "duplicate": 1,
     }
+    assert bench.sums(ROUND + 1) == {10: 1.0}
+
+
+def test_the_next_round_is_open_too() -> None:
+    """Packets of two rounds in one batch go into sums of their own."""
+    bench = Bench()
+    ahead = (WORKERS[0], grad({(0, 0): 5.0}, 5, round_=ROUND + 1))
+    assert bench.take((WORKERS[0], grad(CELL, 4)), ahead) == {"added": 2}
+    assert bench.sums(ROUND + 1) == {10: 5.0}
     assert bench.sums() == {10: 1.0}
 
 

@@ -82,13 +82,16 @@ class RoundMachine(RuleBasedStateMachine):
         self.network = MemoryNetwork(
             ports(WORKERS), GROUP, addresses(WORKERS), self.server.dataplane
         )
-        self.aggregator = SoftwareAggregator(HOT, F)
+        self.aggregators = [SoftwareAggregator(HOT, F) for _ in range(2)]
         self.stats = HotStats()
         self.round = 0
         self.open = Round()
         self.late: list[tuple[int, bytes]] = []
         self.seqs = [1] * WORKERS
         self._enter_epoch()
+
+    def _aggregator_of(self, round_: int) -> SoftwareAggregator:
+        return self.aggregators[round_ % 2]
 
     def _enter_epoch(self) -> None:
         """A new epoch on the switch and at the server; all packets are to be sent again."""
@@ -97,10 +100,17 @@ class RoundMachine(RuleBasedStateMachine):
         (entry,) = dataplane.table_entries(JOBS)
         slot, _, *others = entry.params
         dataplane.table_modify(JOBS, replace(entry, params=(slot, self.epoch, *others)))
-        self.aggregator.discard()
+        for aggregator in self.aggregators:
+            aggregator.discard()
         incarnation = Incarnation(self.epoch, self.round, F, 1, self.placement)
         transport = self.network.transport(SERVER)
-        self.hot = HotPath(self.job, incarnation, self.aggregator, transport, self.stats)
+        self.hot = HotPath(
+            self.job,
+            incarnation,
+            lambda round_: self.aggregators[round_ % 2],
+            transport,
+            self.stats,
+        )
         self.hot.close(self.round - 1)
         for packet in self.open.packets:
             self._stamp(packet)
@@ -197,7 +207,7 @@ class RoundMachine(RuleBasedStateMachine):
         rows = [packet.rows for packet in self.open.packets if not packet.by_server]
         touched = np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
         finished = self.hot.drain(self.round, touched, lambda stalled_s: None)
-        parts = [self.aggregator.take(), *finished]
+        parts = [self.aggregators[self.round % 2].take(), *finished]
         keys = np.concatenate([part[0] for part in parts])
         sums = np.concatenate([part[1] for part in parts])
         order = np.argsort(keys)

@@ -30,7 +30,7 @@ def train(folder: Path, rank: int) -> None:
     worker = Worker(job, rank, transport, node)
     node.start()
     round_ = worker.start()
-    worker.fetch(workload.keys(rank, round_), round_)
+    worker.fetch(workload.keys(rank, round_))
     on_switch = len(worker.incarnation.placement) > 0 and probe(job, rank, transport)
     emit("ready", switch=on_switch)
     await_start()
@@ -39,7 +39,7 @@ def train(folder: Path, rank: int) -> None:
             _train_round(worker, workload, training, rank, round_)
             round_ += 1
         except Moved as moved:
-            round_, worker.is_current = moved.round, False
+            round_, worker.is_current = moved.steps, False
     emit("done", **asdict(worker.hot.stats))
     node.finalize()
     transport.close()
@@ -52,7 +52,7 @@ def _train_round(
     started = time.monotonic()
     keys = workload.keys(rank, round_)
     if not worker.is_current:
-        worker.fetch(keys, round_)
+        worker.fetch(keys)
     values = worker.parameters[keys.astype(np.int64)]
     gradient, loss = workload.gradient(rank, round_, keys, values)
     last = round_ + 1 == training.rounds

@@ -1,0 +1,138 @@
+"""Who may go on, and when a generation closes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from host_stack.errors import BadInput
+from host_stack.progress import BSP, Consistency, Progress
+
+
+def test_bsp_is_one_step_each() -> None:
+    """Nobody goes on before all have completed their step and it is committed."""
+    progress = Progress(3, BSP, 0, [0, 0, 0])
+    for rank in (2, 0):
+        progress.complete(rank, 0, 0, 0.0, final=False)
+        assert progress.release(0.0) == []
+        assert not progress.can_commit
+    progress.complete(1, 0, 0, 0.0, final=False)
+    assert progress.release(0.0) == []
+    assert progress.can_commit
+    progress.commit()
+    assert progress.release(0.0) == [0, 1, 2]
+    assert [progress.target(rank) for rank in range(3)] == [1, 1, 1]
+    assert progress.committed == [1, 1, 1]
+
+
+def test_staleness_bounds_the_fast() -> None:
+    """A fast worker is held k steps ahead, and the others' steps let it go on."""
+    progress = Progress(2, Consistency(staleness=1), 0, [0, 0])
+    progress.complete(0, 0, 0, 0.0, final=False)
+    assert progress.release(0.0) == [0]
+    progress.complete(0, 0, 1, 0.0, final=False)
+    assert progress.release(0.0) == []
+    assert not progress.can_commit
+    progress.complete(1, 0, 0, 0.0, final=False)
+    assert progress.release(0.0) == [1]
+    assert progress.target(1) == 1
+    assert progress.can_commit
+    progress.commit()
+    assert progress.committed == [2, 1]
+    assert progress.release(0.0) == [0]
+    assert progress.target(0) == 1
+
+
+def test_count_and_time_close() -> None:
+    """Asynchronous workers never wait for each other; steps or seconds close a generation."""
+    for rule in (Consistency(None, close_steps=2), Consistency(None, close_s=5.0)):
+        progress = Progress(2, rule, 0, [0, 0])
+        progress.complete(0, 0, 0, 1.0, final=False)
+        assert progress.release(1.0) == [0]
+        assert progress.target(0) == 0
+        progress.complete(0, 0, 1, 6.0, final=False)
+        assert progress.release(6.0) == [0]
+        assert progress.target(0) == 1
+        assert not progress.can_commit  # worker 1 may be pushing
+        progress.complete(1, 0, 0, 6.0, final=False)
+        assert progress.release(6.0) == [1]
+        assert progress.can_commit
+
+
+def test_steps_come_in_order() -> None:
+    """A gap and a wrong generation are refused; a repeated step counts once."""
+    progress = Progress(1, BSP, 4, [4])
+    with pytest.raises(BadInput, match="step 4 in round 4 comes next"):
+        progress.complete(0, 4, 5, 0.0, final=False)
+    with pytest.raises(BadInput, match="step 4 in round 4 comes next"):
+        progress.complete(0, 5, 4, 0.0, final=False)
+    for _ in range(2):
+        progress.complete(0, 4, 4, 0.0, final=False)
+    assert progress.steps == [5]
+
+
+def test_asynchronous_needs_something_that_closes() -> None:
+    """Without a bound, a generation would never be drained."""
+    with pytest.raises(BadInput, match="needs a number of steps or a time"):
+        Consistency(staleness=None)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(
+    workers=st.integers(1, 5),
+    lengths=st.lists(st.integers(1, 6), min_size=5, max_size=5),
+    rule=st.sampled_from(
+        [
+            BSP,
+            Consistency(1),
+            Consistency(3),
+            Consistency(2, close_steps=3),
+            Consistency(None, close_steps=1),
+            Consistency(None, close_steps=7),
+            Consistency(None, close_s=2.0),
+        ]
+    ),
+    seed=st.integers(0, 2**32 - 1),
+    restarts=st.integers(0, 3),
+)
+def test_everything_is_committed_once(
+    workers: int, lengths: list[int], rule: Consistency, seed: int, restarts: int
+) -> None:
+    """In any order of steps, commits and restarts all steps end up committed, within the bound."""
+    rng = np.random.default_rng(seed)
+    progress = Progress(workers, rule, 0, [0] * workers)
+    now = 0.0
+    pushing = set(range(workers))
+    for _ in range(2000):
+        now += 0.3
+        if progress.has_ended:
+            break
+        choice = rng.integers(0, 12)
+        if choice == 0 and restarts:
+            restarts -= 1
+            progress.restart()
+            pushing = {rank for rank in range(workers) if progress.steps[rank] < lengths[rank]}
+            for rank in set(range(workers)) - pushing:
+                progress.complete(rank, progress.target(rank), lengths[rank] - 1, now, final=True)
+        elif choice < 9 and pushing:
+            rank = int(rng.choice(sorted(pushing)))
+            step = progress.steps[rank]
+            final = step + 1 == lengths[rank]
+            progress.complete(rank, progress.target(rank), step, now, final=final)
+            pushing.discard(rank)
+        elif progress.can_commit:
+            assert not any(progress.target(rank) == progress.round for rank in pushing)
+            progress.commit()
+        for rank in progress.release(now):
+            if progress.steps[rank] < lengths[rank]:
+                pushing.add(rank)
+                if rule.staleness is not None:
+                    training = [
+                        progress.committed[each]
+                        for each in range(workers)
+                        if progress.committed[each] < lengths[each]
+                    ]
+                    assert progress.steps[rank] - min(training) <= rule.staleness
+    assert progress.committed == lengths[:workers]

@@ -1,0 +1,77 @@
+"""Stale-synchronous and asynchronous jobs in memory: what was pushed is what was applied."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from host_stack.aggregator import SoftwareAggregator
+from host_stack.layout import make_tag
+from host_stack.progress import Consistency
+from tests.job_in_memory import SERVER, MemoryJob, addresses, random_pushes
+from tests.memory_network import Faults
+from tests.test_job import NUM_KEYS, F, direct
+
+WORKERS = 3
+STEPS = 8
+HOT = 700
+RULES = {
+    "ssp-1": Consistency(1),
+    "ssp-3": Consistency(3, close_steps=4),
+    "async-count": Consistency(None, close_steps=3),
+    "async-each": Consistency(None, close_steps=1),
+    "async-time": Consistency(None, close_s=0.05),
+}
+
+
+def job_of(rule: Consistency, seed: int, faults: Faults | None = None) -> MemoryJob:
+    """A job in which some gradients escape."""
+    pushes = random_pushes(WORKERS, STEPS, NUM_KEYS, 400, seed=seed, wild=0.01)
+    return MemoryJob(pushes, NUM_KEYS, HOT, direct(WORKERS, faults), F, consistency=rule)
+
+
+def check_conserved(job: MemoryJob) -> None:
+    """Each commit is the sum of the steps in it, bit for bit, and each step is in one commit."""
+    last = {commit.round: at for at, commit in enumerate(job.commits)}
+    committed: list[tuple[int, int]] = []
+    for round_, at in sorted(last.items()):
+        tag = make_tag(job.commits[at].epoch, round_)
+        plain = SoftwareAggregator(NUM_KEYS, F)
+        for record in (each for each in job.records if each.tag == tag):
+            keys = record.keys.astype(np.int64)
+            orders = np.full(len(keys), record.step, np.int64)
+            plain.add(record.rank, keys, record.gradients, orders)
+            committed.append((record.rank, record.step))
+        keys, sums = plain.take()
+        assert job.applied[at].keys.tolist() == keys.tolist()
+        assert job.applied[at].sums.tobytes() == sums.tobytes()
+    assert sorted(committed) == [(rank, step) for rank in range(WORKERS) for step in range(STEPS)]
+    assert job.commits[-1].steps == (STEPS,) * WORKERS
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_what_was_pushed_was_applied(rule: Consistency) -> None:
+    """In every mode, on a network with faults."""
+    job = job_of(rule, 31, Faults(loss=0.03, duplication=0.03, reordering=0.03, seed=4))
+    job.run()
+    check_conserved(job)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("calls", [4, 13])
+def test_deaths_keep_the_sums(rule: Consistency, calls: int) -> None:
+    """Server and worker die and come back; what they had not committed is pushed once more."""
+    job = job_of(rule, 32)
+    job.crash(SERVER, calls)
+    job.crash(addresses(WORKERS)[1], calls + 2)
+    job.run()
+    check_conserved(job)
+    assert sum(job.outcome.crashes.values()) == 2
+
+
+def test_workers_run_ahead() -> None:
+    """Asynchronous workers share rounds unevenly: some round has two steps of one worker."""
+    job = job_of(Consistency(None, close_steps=4), 33)
+    job.run()
+    check_conserved(job)
+    assert len(job.commits) < WORKERS * STEPS
