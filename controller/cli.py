@@ -15,6 +15,8 @@ from rich.table import Table
 
 from bench.cli import app as bench_app
 from controller.cli_identify import identify
+from controller.cli_place import place_keys
+from controller.placing.methods import METHODS
 from controller.targets import TARGETS
 from host_stack.errors import BadInput, LibraError
 from mininet_topos.options import MODES, RunOptions
@@ -49,6 +51,7 @@ def common(
 
 app.command()(identify)
 app.add_typer(bench_app, name="bench")
+app.command("place")(place_keys)
 
 
 @app.command()
@@ -86,6 +89,9 @@ def run(
         int | None,
         typer.Option(help="Hot keys on the switch; default: what saves most bytes."),
     ] = None,
+    placement: Annotated[
+        str, typer.Option(help=f"How they are placed: {', '.join(METHODS)}.")
+    ] = DEFAULTS.placement,
     fraction_bits: Annotated[
         int | None,
         typer.Option("--fraction-bits", "-F", help="Scale F; default: from sampled gradients."),
@@ -126,6 +132,7 @@ def run(
         target=target,
         link_mbps=link_mbps,
         hot=hot,
+        placement=placement,
         fraction_bits=fraction_bits,
         sample=sample,
         seed=seed,

@@ -17,10 +17,10 @@ from rich.table import Table
 
 from controller import identification
 from controller.artifacts import Artifact
+from controller.byte_model import hot_set_size
 from controller.drift import Policy
 from controller.drift_trace import Followed, follow
 from controller.identification import HeldOut, Identified, Judged
-from controller.identify import hot_set_size
 from controller.key_counts import KeyCounts
 from controller.update_plot import draw_updates
 from host_stack.errors import BadInput

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from controller.placing.methods import BEST, METHODS
 from controller.targets import TARGETS
 from host_stack.connect import TRANSPORTS
 from host_stack.errors import BadInput
@@ -28,6 +29,7 @@ class RunOptions:
         target: which switch.
         link_mbps: rate of every link, each way.
         hot: number of hot keys; None for the byte model's choice.
+        placement: method of placing the hot keys.
         fraction_bits: F; None for a choice from sampled gradients.
         sample: share of the training data that identifies the hot keys.
         transport: "batch" or "scapy".
@@ -47,6 +49,7 @@ class RunOptions:
     target: str = "soft"
     link_mbps: float = 20.0
     hot: int | None = None
+    placement: str = BEST
     fraction_bits: int | None = None
     sample: float = 0.08
     transport: str = "batch"
@@ -57,6 +60,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         _one_of("target", self.target, tuple(TARGETS))
         _one_of("transport", self.transport, TRANSPORTS)
+        _one_of("placement", self.placement, tuple(METHODS))
         make_optimizer(self.optimizer, 0, learning_rate=self.learning_rate)
         if not self.modes:
             raise BadInput(f"no mode given; known are {', '.join(MODES)}")

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.artifacts import Artifact
-from controller.identify import Heat, hot_set_size
+from controller.byte_model import hot_set_size
+from controller.identify import Heat
 from controller.key_counts import KeyCounts
+from controller.placing.documents import training_documents
+from controller.placing.methods import NEED_DOCUMENTS, Data, place
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import choose_fraction_bits
-from host_stack.placement import Placement, heat_based
+from host_stack.layout import Layout
+from host_stack.placement import Keys, Placement
 from mininet_topos.options import RunOptions
 from workloads.workload import Workload
 
@@ -41,7 +45,16 @@ def make_plan(options: RunOptions, workload: Workload, artifact: Artifact) -> Pl
     fraction_bits = options.fraction_bits
     if fraction_bits is None:
         fraction_bits = choose_fraction_bits(sample_gradients(options, workload))
-    return Plan(heat, heat_based(ranked, artifact.layout), fraction_bits)
+    return Plan(heat, place_keys(options, workload, ranked, artifact.layout), fraction_bits)
+
+
+def place_keys(options: RunOptions, workload: Workload, hot: Keys, layout: Layout) -> Placement:
+    """Place the hot keys (uint64[n], hottest first) by the method of the options."""
+    documents = []
+    if options.placement in NEED_DOCUMENTS and len(hot):
+        documents = training_documents(workload, options.seed)
+    data = Data(documents, options.batch, options.workers, options.seed)
+    return place(options.placement, hot, layout, data)
 
 
 def sample_gradients(options: RunOptions, workload: Workload) -> np.ndarray:

@@ -14,6 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from controller.byte_model import PULL_BYTES
+from controller.placing.measure import measure
+from host_stack.placement import Placement
+from workloads.workload import Workload
+
 SMALL = [
     *("--dataset", "synthetic:examples=4000,features=2000,nnz=20"),
     *("--workers", "2", "--rounds", "4", "--batch", "64", "--hot", "512", "--evaluate-every", "2"),
@@ -75,6 +80,33 @@ def test_three_modes_train_the_same_model(tmp_path: Path) -> None:
     folder = tmp_path / "latest"
     assert (folder / "report.html").stat().st_size > 1000
     assert list(folder.glob("*.png"))
+    check_byte_model(summary, folder)
+
+
+def check_byte_model(summary: dict, folder: Path) -> None:
+    """What the byte model says of the pushes of a run is what the run has counted."""
+    workers, rounds = summary["workers"], summary["rounds"]
+    workload = Workload.open(
+        summary["dataset"],
+        summary["model"],
+        seed=summary["seed"],
+        workers=workers,
+        batch_size=summary["batch"],
+    )
+    pushes = [[workload.keys(rank, number) for rank in range(workers)] for number in range(rounds)]
+    for name in ("libra", "server-only"):
+        mode = summary["modes"][name]
+        placement = Placement.load(folder / name / "placement.npz")
+        cost = measure(placement, pushes)
+        assert mode["server_counters"]["drained_rows"] == pytest.approx(rounds * cost.rows_touched)
+        if name == "libra":
+            assert len(placement.pairs) > 0
+            assert mode["packets_per_push"]["ratio"] == pytest.approx(cost.packets_ratio)
+        # Nothing is pulled after the last round; headers of messages are not in the model.
+        pulled = sum(int((~placement.find(keys)[0]).sum()) for keys in pushes[-1]) * PULL_BYTES
+        expected = rounds * cost.server_bytes - pulled
+        server = mode["bytes"]["server"]
+        assert 0.8 * expected < server["to_switch"] + server["from_switch"] < 1.4 * expected
 
 
 def test_escaping_gradients_keep_the_bits(tmp_path: Path) -> None:

@@ -1,0 +1,191 @@
+"""`libra place`: which cell each hot key gets, and how the methods compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from controller.artifacts import Artifact
+from controller.byte_model import hot_set_size
+from controller.key_counts import KeyCounts
+from controller.placing import compare as comparing
+from controller.placing.compare import Trace
+from controller.placing.documents import training_documents
+from controller.placing.methods import BEST, METHODS, Data, place
+from controller.placing.plots import draw_methods, draw_sizes
+from host_stack.errors import BadInput
+from host_stack.layout import Layout
+from workloads.datasets import KNOWN
+from workloads.models import default_model
+from workloads.trace import KeyTrace
+from workloads.workload import Workload
+
+MAX_ROUNDS = 10_000
+
+
+def place_keys(
+    dataset: Annotated[
+        str | None, typer.Option(help=f"Data whose keys to place: {', '.join(KNOWN)}.")
+    ] = None,
+    hot_file: Annotated[
+        Path | None, typer.Option(help="A hot set that `libra identify` wrote, to place.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="With --hot-file: a trace of keys, to see which meet.")
+    ] = None,
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = BEST,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Measure all methods on held-out data.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option(help="Default: fm for ratings, lr for 0 and 1.")
+    ] = None,
+    hot: Annotated[
+        int | None, typer.Option(help="Size of the hot set; default: what saves most bytes.")
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Examples per push.")] = 64,
+    workers: Annotated[int, typer.Option(help="Worker hosts: pushes per round.")] = 8,
+    sample: Annotated[
+        float, typer.Option(help="Share of the training data that the hot set comes from.")
+    ] = 1.0,
+    lanes: Annotated[
+        int | None, typer.Option(help="For --compare: other lanes than the compiled program has.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Held-out rounds of --compare.")] = 8,
+    seed: Annotated[int, typer.Option(help="Seed of the split, the sample and the pushes.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The placement's file; with --compare the folder of its results."),
+    ] = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="With --compare: also write compare.json there.")
+    ] = None,
+) -> None:
+    """Place a hot set on the switch's lanes and rows, or compare all methods of doing so.
+
+    Writes OUT (placement.npz unless given), or with --compare compare.json, methods.png and
+    sizes.png into the folder OUT (out/place unless given).
+    """
+    layout = Artifact.load().layout
+    if compare:
+        if dataset is None:
+            raise BadInput("--compare needs a --dataset, whose held-out part the methods meet")
+        if not 0 < rounds <= MAX_ROUNDS:
+            raise BadInput(f"--rounds {rounds}: allowed are 1 to {MAX_ROUNDS}")
+        if lanes is not None:
+            layout = Layout(lanes, layout.rows, layout.window, layout.program)
+        workload = _open(dataset, model, seed, workers, batch)
+        _compare(workload, layout, hot, sample, rounds, seed, out or Path("out/place"), json_path)
+        return
+    for name, value in (("--lanes", lanes), ("--json", json_path)):
+        if value is not None:
+            raise BadInput(f"{name} goes with --compare")
+    if (dataset is None) == (hot_file is None):
+        raise BadInput("give either --dataset or --hot-file")
+    if hot_file is not None:
+        counts = KeyCounts.load(hot_file)
+        documents = [] if trace is None else list(KeyTrace.load(trace))
+        data = Data(documents, 1, workers, seed)
+    else:
+        workload = _open(str(dataset), model, seed, workers, batch)
+        counts = KeyCounts.of(*workload.sample_counts(sample, seed))
+        data = Data(training_documents(workload, seed), batch, workers, seed)
+        hot = hot_set_size(counts.heat(batch), workers, layout) if hot is None else hot
+    ranked = counts.top(_size(hot, len(counts))).keys
+    placement = place(method, ranked, layout, data)
+    path = out or Path("placement.npz")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        placement.save(file)
+    _say(
+        f"{len(placement):,} keys placed by method {method}: {placement.used_rows:,} rows of "
+        f"{layout.lanes} lanes, {len(placement.pairs)} of them with second cells; {path}"
+    )
+
+
+def _size(hot: int | None, known: int) -> int:
+    size = known if hot is None else hot
+    if size < 0:
+        raise BadInput(f"--hot {size}: it must be 0 or more")
+    return size
+
+
+def _open(dataset: str, model: str | None, seed: int, workers: int, batch: int) -> Workload:
+    return Workload.open(
+        dataset, model or default_model(dataset), seed=seed, workers=workers, batch_size=batch
+    )
+
+
+def _compare(
+    workload: Workload,
+    layout: Layout,
+    hot: int | None,
+    sample: float,
+    rounds: int,
+    seed: int,
+    out: Path,
+    json_path: Path | None,
+) -> None:
+    if json_path is not None and (json_path.is_dir() or not json_path.parent.is_dir()):
+        raise BadInput(f"--json {json_path}: it must be a file in a folder that exists")
+    trace = Trace.of(workload, sample, rounds, seed, layout)
+    sizes = comparing.curves(trace)
+    if hot is None:
+        hot = next(curve.best for curve in sizes if curve.lanes == layout.lanes)
+    ranked = trace.counts.top(_size(hot, 0)).keys
+    results = comparing.compare(trace, ranked)
+    described = workload.describe()
+    names = ("dataset", "model", "num_keys", "train_examples", "test_examples")
+    conditions = {
+        **{name: described[name] for name in names},
+        "batch": workload.schedule.batch_size,
+        "hot": hot,
+        "sample": sample,
+        "seed": seed,
+    }
+    report = comparing.report(trace, results, sizes, conditions)
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(report, indent=2) + "\n"
+    for path in (out / "compare.json", json_path):
+        if path is not None:
+            path.write_text(text)
+    draw_methods(report, out / "methods.png")
+    draw_sizes(report, out / "sizes.png")
+    _show(report, out)
+
+
+def _show(report: dict[str, Any], out: Path) -> None:
+    columns = ("method", "packets", "conflicts", "rows", "hot bytes", "all bytes", "time")
+    table = Table(*columns, box=SIMPLE, pad_edge=False)
+    for name, entry in report["methods"].items():
+        table.add_row(
+            name,
+            f"{entry['packets_ratio']:.4f}×",
+            f"{entry['conflicts']:,.0f}",
+            f"{entry['rows_touched']:,.0f}",
+            f"{entry['hot_bytes']:,.0f}",
+            f"{entry['server_bytes']:,.0f}",
+            f"{entry['place_s']:.2f} s",
+        )
+    Console().print(table)
+    best = " · ".join(
+        f"{curve['lanes']} lanes: {curve['best']:,} keys, {curve['bound']:.2f}× fewer bytes"
+        for curve in report["sizes"]
+    )
+    _say(
+        f"{report['hot']:,} hot keys of {report['dataset']}, {report['workers']} workers, pushes "
+        f"of {report['batch']} held-out examples, {report['rounds']} rounds, "
+        f"{report['lanes']} lanes\n"
+        "packets as a multiple of the ideal, conflicts a push, rows and bytes a round on the "
+        f"server's link\nhow many keys the byte model places: {best}\nresults: {out}"
+    )
+
+
+def _say(text: str) -> None:
+    Console().print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,101 @@
+"""`libra place` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from controller.artifacts import Artifact
+from controller.cli import app
+from controller.key_counts import KeyCounts
+from controller.placing.methods import METHODS
+from host_stack.placement import Placement
+from workloads.trace import KeyTrace
+
+DATASET = "synthetic:examples=3000,features=900,nnz=8"
+RUNNER = CliRunner()
+
+
+def libra(*arguments: str) -> str:
+    """Run the command, which must work; what it prints."""
+    done = RUNNER.invoke(app, ["place", *arguments])
+    assert done.exit_code == 0, done.output + repr(done.exception)
+    return done.output
+
+
+def refused(*arguments: str) -> str:
+    """Run the command, which must refuse; why."""
+    done = RUNNER.invoke(app, ["place", *arguments])
+    assert done.exit_code != 0
+    return str(done.exception)
+
+
+def test_all_methods_are_compared(tmp_path: Path) -> None:
+    """A table, plots, and a file with every method's figures."""
+    record = tmp_path / "compare.json"
+    where = ("--json", str(record), "--out", str(tmp_path / "results"))
+    shown = libra("--compare", "--dataset", DATASET, "--batch", "32", "--hot", "500", *where)
+    report = json.loads(record.read_text())
+    assert list(report["methods"]) == list(METHODS)
+    for name, entry in report["methods"].items():
+        assert name in shown
+        assert entry["packets_ratio"] >= 1
+        assert 0 < entry["rows_touched"] <= entry["rows"]
+        assert 0 < entry["hot_bytes"] < entry["server_bytes"]
+    methods = report["methods"]
+    assert methods["sequential"]["conflicts"] > 0
+    assert methods["two-cells"]["conflicts_removed"] >= 0.95
+    assert methods["two-cells"]["packets_ratio"] < methods["heat"]["packets_ratio"]
+    assert [curve["lanes"] for curve in report["sizes"]] == [32, 64]
+    assert (report["hot"], report["batch"], report["workers"]) == (500, 32, 8)
+    for plot in ("methods.png", "sizes.png"):
+        assert (tmp_path / "results" / plot).read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "results" / "compare.json").read_text()) == report
+
+
+def test_a_data_set_is_placed(tmp_path: Path) -> None:
+    """By the best method, and as many keys as pay, on the compiled program's layout."""
+    path = tmp_path / "new" / "placement.npz"
+    libra("--dataset", DATASET, "--out", str(path))
+    placement = Placement.load(path)
+    assert len(placement) > 0
+    assert placement.layout == Artifact.load().layout
+
+
+def test_a_hot_set_file_is_placed(tmp_path: Path) -> None:
+    """A hot set alone by heat; with a trace of pushes also by which keys meet."""
+    counts = KeyCounts.of(np.array([3, 9, 0, 5, 1]), 20)
+    counts.save(tmp_path / "hot.npz")
+    pushes = [np.array([0, 1, 3], np.uint64)] * 12
+    KeyTrace.of(pushes, 5).save(tmp_path / "trace.npz")
+    hot, out = ("--hot-file", str(tmp_path / "hot.npz")), ("--out", str(tmp_path / "p.npz"))
+    libra(*hot, "--method", "heat", *out)
+    assert Placement.load(tmp_path / "p.npz").keys.tolist() == [1, 3, 0, 4]
+    libra(*hot, "--trace", str(tmp_path / "trace.npz"), "--hot", "3", *out)
+    assert sorted(Placement.load(tmp_path / "p.npz").keys.tolist()) == [0, 1, 3]
+    assert "needs a data set or a trace" in refused(*hot, *out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "either --dataset or --hot-file"),
+        (["--dataset", DATASET, "--hot-file", "hot.npz"], "either --dataset or --hot-file"),
+        (["--hot-file", "nowhere.npz"], "is not a hot set"),
+        (["--dataset", DATASET, "--method", "best"], "known are hash, sequential, heat"),
+        (["--dataset", DATASET, "--hot", "-1"], "it must be 0 or more"),
+        (["--dataset", DATASET, "--hot", "99999"], "the model has 901"),
+        (["--dataset", DATASET, "--lanes", "64"], "--lanes goes with --compare"),
+        (["--compare"], "--compare needs a --dataset"),
+        (["--compare", "--dataset", DATASET, "--rounds", "0"], "allowed are 1 to"),
+        (["--compare", "--dataset", DATASET, "--lanes", "5"], "allowed are 8, 16, 32, 64"),
+        (["--compare", "--dataset", DATASET, "--json", "/nowhere/x.json"], "a folder that exists"),
+    ],
+)
+def test_refusals(arguments: list[str], message: str) -> None:
+    """What cannot be done is said, with what can."""
+    assert message in refused(*arguments)

@@ -1,0 +1,69 @@
+"""What a placement costs, counted another way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controller.byte_model import cold_bytes
+from controller.placing.measure import conflicts, measure, rounds_of
+from controller.placing.pairs import pair_rows
+from host_stack.codec import DRAIN, Codec
+from host_stack.drain import MAX_RUN
+from host_stack.layout import Layout
+from host_stack.placement import Placement, heat_based
+
+LAYOUT = Layout(lanes=8, rows=64, window=256, program=1)
+FRAME = 14 + 20 + 8
+
+
+def test_conflicts_by_hand() -> None:
+    """Of those of a packet that want one lane, all but one are in conflict."""
+    assert conflicts(np.array([0, 1, 2, 3, 0, 0]), 4) == 1
+    assert conflicts(np.array([5, 5, 5, 5, 1, 2, 3, 4, 5]), 8) == 3
+    assert conflicts(np.array([], np.int64), 8) == 0
+
+
+def drained_bytes(placement: Placement, used: set[tuple[int, int]]) -> tuple[int, float]:
+    """Rows and bytes of drains, from the cells (row, lane) in which something is."""
+    seconds = dict(zip(placement.pairs.rows, placement.pairs.seconds, strict=True))
+    partner = seconds | {second: row for row, second in seconds.items()}
+    rows = {row for row, _ in used}
+    total = 0.0
+    for row in rows:
+        cells = sum(other == row for other, _ in used)
+        total += FRAME + Codec(LAYOUT).drained_prefix + (FRAME + DRAIN.itemsize) / MAX_RUN
+        total += cells * (8 if partner.get(row) in rows else 4)
+    return len(rows), total
+
+
+@pytest.mark.parametrize("pairs", [0, 3])
+def test_bytes_of_a_round(pairs: int) -> None:
+    """As the packets of drains and updates have them, and the cold keys of all workers."""
+    placement = pair_rows(heat_based(np.arange(100, dtype=np.uint64), LAYOUT), pairs)
+    rng = np.random.default_rng(5)
+    pushes = [np.sort(rng.choice(200, 60, replace=False)).astype(np.uint64) for _ in range(3)]
+    used: set[tuple[int, int]] = set()
+    for keys in pushes:
+        packing = placement.pack(placement.find(keys)[1])
+        used |= set(zip(packing.rows.tolist(), packing.lanes.tolist(), strict=True))
+    rows, drained = drained_bytes(placement, used)
+    changed = np.unique(np.concatenate(pushes))
+    changed = changed[changed < 100].astype(np.int64)
+    updated = len(np.unique(changed // 8)) * (FRAME + Codec(LAYOUT).update_prefix)
+    cold = sum(int((keys >= 100).sum()) for keys in pushes)
+    cost = measure(placement, [pushes, pushes])
+    assert cost.rows_touched == rows
+    assert cost.hot_bytes == pytest.approx(drained + updated + 4 * len(changed))
+    assert cost.server_bytes == pytest.approx(cost.hot_bytes + cold_bytes(cold))
+    assert cost.cold_keys == pytest.approx(cold / 3)
+
+
+def test_rounds() -> None:
+    """What is left after the last whole round is left out."""
+    pushes = [np.array([number], np.uint64) for number in range(7)]
+    assert [[int(keys[0]) for keys in each] for each in rounds_of(pushes, 3)] == [
+        [0, 1, 2],
+        [3, 4, 5],
+    ]
+    assert rounds_of(pushes[:2], 3) == []
