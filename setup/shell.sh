@@ -18,11 +18,16 @@ if [ -n "${P4INFO-}${JSON-}" ]; then
     for file in "$P4INFO" "$JSON"; do
         [ -r "$file" ] || fail "cannot read $file"
     done
-    sh+=(--config "$P4INFO,$JSON")
+    sh+=(--config "$(realpath "$P4INFO"),$(realpath "$JSON")")
 fi
 if [ -n "${TLS_CA-}" ]; then
-    sh+=(--ssl --cacert "$TLS_CA")
-    [ -z "${TLS_CERT-}" ] || sh+=(--cert "$TLS_CERT" --private-key "${TLS_KEY:?goes with TLS_CERT}")
+    for file in "$TLS_CA" ${TLS_CERT:+"$TLS_CERT" "${TLS_KEY:?goes with TLS_CERT}"}; do
+        [ -r "$file" ] || fail "cannot read $file"
+    done
+    sh+=(--ssl --cacert "$(realpath "$TLS_CA")")
+    if [ -n "${TLS_CERT-}" ]; then
+        sh+=(--cert "$(realpath "$TLS_CERT")" --private-key "$(realpath "$TLS_KEY")")
+    fi
 fi
 
 listens() {

@@ -135,6 +135,7 @@ def test_make_shell_pushes_a_pipeline(empty_switch: P4RuntimeServer) -> None:
         ({"ADDRESS": "127.0.0.1:1"}, r"no switch serves P4Runtime at 127.0.0.1:1\. Start one"),
         ({"P4INFO": "x"}, "P4INFO and JSON go together"),
         ({"P4INFO": "/nowhere", "JSON": "/nowhere"}, "cannot read /nowhere"),
+        ({"TLS_CA": "/nowhere"}, "cannot read /nowhere"),
     ],
 )
 def test_make_shell_says_what_to_do(variables: dict[str, str], words: str) -> None:
