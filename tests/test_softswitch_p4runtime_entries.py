@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from finsy.proto import p4r
+from finsy.proto import p4d, p4r
 
 from softswitch.p4runtime.errors import P4RuntimeError
 from softswitch.p4runtime.translation import Names, SdnName, SdnNumber
@@ -145,3 +145,34 @@ def test_names_run_out() -> None:
         names.read(b"z", "port")
     with pytest.raises(P4RuntimeError, match="veth1"):
         names.read(b"1", "port")
+
+
+def test_digests_of_every_kind_of_value(switch: Served) -> None:
+    """Truth values, errors, enums, signed numbers, names; a tuple; two digests of one packet."""
+    for name in ("kinds_t", "digest_0"):
+        entry = p4r.DigestEntry(digest_id=switch.ids[name])
+        switch.client.write(insert(digest_entry=entry))
+    send(switch, 0xD1D1, 5, 0x01020304, tenant=6)
+    lists = [switch.client.receive().digest for _ in range(2)]
+    data = {each.digest_id: each.data[0] for each in lists}
+    assert list(data[switch.ids["kinds_t"]].struct.members) == [
+        p4d.P4Data(bool=True),
+        p4d.P4Data(error="NoError"),
+        p4d.P4Data(enum="BLUE"),
+        p4d.P4Data(enum_value=b"\x07"),
+        p4d.P4Data(bitstring=b"\xfb"),
+        p4d.P4Data(bitstring=b"6"),
+    ]
+    assert list(data[switch.ids["digest_0"]].tuple.members) == [
+        p4d.P4Data(bitstring=b"\x05"),
+        p4d.P4Data(bitstring=b"\x01\x02\x03\x04"),
+    ]
+
+
+def test_an_action_profile_that_no_table_uses(switch: Served) -> None:
+    """The compiler leaves it out of the program: it is known, and has no members."""
+    assert switch.read(action_profile_member=p4r.ActionProfileMember()) == []
+    message = p4r.ActionProfileMember(action_profile_id=switch.ids["unused"], member_id=1)
+    error = refused(switch.client, insert(action_profile_member=message))
+    assert code(error) is Code.UNIMPLEMENTED
+    assert "no table uses" in error.message

@@ -183,9 +183,17 @@ def _to_wire(info: DigestInfo, message: Message) -> p4d.P4Data:
 
 
 def _value(field: DigestField, value: int) -> p4d.P4Data:
-    if field.is_bool:
-        return p4d.P4Data(bool=bool(value))
-    if field.signed:
-        sign = 1 << (field.wire.width - 1)
-        return p4d.P4Data(bitstring=values.encode_signed((value ^ sign) - sign))
+    name = field.names[value] if value < len(field.names) else str(value)
+    match field.kind:
+        case "bool":
+            return p4d.P4Data(bool=bool(value))
+        case "error":
+            return p4d.P4Data(error=name)
+        case "enum":
+            return p4d.P4Data(enum=name)
+        case "serializable_enum":
+            return p4d.P4Data(enum_value=field.wire.write(value))
+        case "int":
+            sign = 1 << (field.wire.width - 1)
+            return p4d.P4Data(bitstring=values.encode_signed((value ^ sign) - sign))
     return p4d.P4Data(bitstring=field.wire.write(value))

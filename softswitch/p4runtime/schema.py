@@ -20,6 +20,7 @@ from softswitch.p4runtime.schema_state import (
     ValueSetInfo,
     digest_info,
     header_widths,
+    match_digests,
     meter_info,
     value_set_info,
 )
@@ -173,14 +174,17 @@ class _Builder:
             schema.value_sets[value_set.preamble.id] = value_set_info(
                 value_set, self._program, _MATCH_TYPES, self._types
             )
-        for digest in info.digests:
-            real = self._program.digests.get(digest.preamble.name)
+        for digest, own in match_digests(info, self._program):
             schema.digests[digest.preamble.id] = digest_info(
-                digest, info.type_info, self._resolve, real, self._types
+                digest, own, self._program, info.type_info, self._resolve, self._types
             )
         for action in info.actions:
             schema.actions[action.preamble.id] = self._action(action)
         for profile in info.action_profiles:
+            if not profile.table_ids:  # the compiler leaves it out of the program
+                what = f"action profile {profile.preamble.name!r}, which no table uses,"
+                schema.unsupported[profile.preamble.id] = what
+                continue
             schema.profiles[profile.preamble.id] = profile_info(
                 profile, self._program.action_profiles, schema.actions
             )

@@ -42,11 +42,14 @@ class ValueSetInfo:
 
 @dataclass(frozen=True)
 class DigestField:
-    """A value in a digest."""
+    """A value in a digest: `kind` is bit, int, bool, error, enum or serializable_enum.
+
+    `names` are those of errors and of members of enums, by number.
+    """
 
     wire: WireType
-    signed: bool = False
-    is_bool: bool = False
+    kind: str = "bit"
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,17 +124,35 @@ def _members(
         yield FieldInfo(match.id, label, kind, wire, position)
 
 
+def match_digests(info: p4i.P4Info, program: Program) -> Iterator[tuple[p4i.Digest, Digest]]:
+    """Yield each digest of P4Info with that of the program.
+
+    The compiler names digests of tuples differently in both: they have the same order.
+    Raises P4RuntimeError if the program lacks one.
+    """
+    own = {item.preamble.name for item in info.digests}
+    others = [digest for name, digest in program.digests.items() if name not in own]
+    for item in info.digests:
+        real = program.digests.get(item.preamble.name)
+        if real is None and others:
+            real = others.pop(0)
+        if real is None:
+            raise invalid(
+                f"P4Info has digest {item.preamble.name!r}, which the program does not have"
+            )
+        yield item, real
+
+
 def digest_info(
     item: p4i.Digest,
+    real: Digest,
+    program: Program,
     types: p4t.P4TypeInfo,
     resolve: Resolve,
-    real: Digest | None,
     translations: Translations,
 ) -> DigestInfo:
-    """Return a digest after checking that the program has it; raises P4RuntimeError."""
+    """Return a digest that is described as the program has it; raises P4RuntimeError."""
     name = item.preamble.name
-    if real is None:
-        raise invalid(f"P4Info has digest {name!r}, which the program does not have")
     spec = resolve(item.type_spec)
     shape = spec.WhichOneof("type_spec") or "nothing"
     specs = [item.type_spec]
@@ -147,23 +168,36 @@ def digest_info(
     fields = []
     for each, width in zip(specs, real.widths, strict=True):
         wire = translations.named(each.new_type.name, width)
-        fields.append(
-            _digest_field(resolve(each), width, name) if wire is None else DigestField(wire)
-        )
-    return DigestInfo(item.preamble.id, name, shape, tuple(fields))
+        if wire is None:
+            fields.append(_digest_field(resolve(each), width, name, types, program))
+        else:
+            fields.append(DigestField(wire))
+    return DigestInfo(item.preamble.id, real.name, shape, tuple(fields))
 
 
-def _digest_field(spec: p4t.P4DataTypeSpec, real: int, name: str) -> DigestField:
-    kind = spec.WhichOneof("type_spec")
-    if kind == "bool":
-        return DigestField(WireType(1), is_bool=True)
+def _digest_field(
+    spec: p4t.P4DataTypeSpec, real: int, name: str, types: p4t.P4TypeInfo, program: Program
+) -> DigestField:
+    kind = spec.WhichOneof("type_spec") or "nothing"
+    match kind:
+        case "bool":
+            return DigestField(WireType(1), kind)
+        case "error":
+            numbers = {number: error for error, number in program.errors.items()}
+            known = range(max(numbers, default=-1) + 1)
+            return DigestField(WireType(real), kind, tuple(numbers.get(n, str(n)) for n in known))
+        case "enum":
+            members = types.enums[spec.enum.name].members
+            return DigestField(WireType(real), kind, tuple(m.name for m in members))
+        case "serializable_enum":
+            return DigestField(WireType(real), kind)
     bits = spec.bitstring.WhichOneof("type_spec") if kind == "bitstring" else None
     if bits not in ("bit", "int"):
-        raise invalid(f"digest {name!r} has a field of type {bits or kind}, not bit, int or bool")
+        raise invalid(f"digest {name!r} has a field of type {bits or kind}, which has no P4Data")
     width = spec.bitstring.bit.bitwidth if bits == "bit" else spec.bitstring.int.bitwidth
     if width > real:  # a constant has more bits in the program than its type
         raise invalid(f"digest {name!r} has a field of {width} bits, in the program of {real}")
-    return DigestField(WireType(width), signed=bits == "int")
+    return DigestField(WireType(width), bits)
 
 
 def header_widths(header: p4i.ControllerPacketMetadata, program: Program) -> list[int]:

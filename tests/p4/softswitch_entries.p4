@@ -1,5 +1,5 @@
-// Entries that come with the program, with and without const, and types that controllers see as
-// something else: ports of 32 bits, and names.
+// Entries that come with the program, with and without const; types that controllers see as
+// something else (ports of 32 bits, and names); digests of every kind of value.
 #include <core.p4>
 #include <v1model.p4>
 
@@ -8,6 +8,25 @@ type bit<9> port_t;
 
 @p4runtime_translation("tests/tenant", string)
 type bit<12> tenant_t;
+
+enum color_t {
+    RED,
+    BLUE
+}
+
+enum bit<8> level_t {
+    LOW = 3,
+    HIGH = 7
+}
+
+struct kinds_t {
+    bool flag;
+    error problem;
+    color_t color;
+    level_t level;
+    int<8> change;
+    tenant_t tenant;
+}
 
 header h_t {
     bit<16> a;
@@ -43,6 +62,8 @@ control EntriesVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
 
 control EntriesIngress(inout headers_t hdr, inout metadata_t meta,
                        inout standard_metadata_t standard_metadata) {
+    action_profile(4) unused;
+
     action first(bit<8> value) {
         hdr.h.first = value;
     }
@@ -107,6 +128,11 @@ control EntriesIngress(inout headers_t hdr, inout metadata_t meta,
         meta.port = (port_t) standard_metadata.ingress_port;
         meta.tenant = (tenant_t) hdr.h.tenant;
         translated.apply();
+        if (hdr.h.a == 0xd1d1) {
+            digest<kinds_t>(1, {hdr.h.b == 5, standard_metadata.parser_error, color_t.BLUE,
+                                level_t.HIGH, -5, meta.tenant});
+            digest(2, {hdr.h.b, hdr.h.c});
+        }
     }
 }
 
