@@ -24,26 +24,32 @@ static void ss_lock_polite(struct ss_ctx *c)
 static unsigned ss_rx_prepare(struct ss_ctx *c)
 {
     struct ss_io *io = c->io;
-    unsigned n = 0;
-    for (; n < SS_BATCH; n++) {
+    for (unsigned n = 0; n < io->rx_missing; n++) {
         if (!io->rx_bufs[n] && !(io->rx_bufs[n] = ss_buf_new(c)))
-            break;
+            return n;
         io->rx_iovs[n] = (struct iovec){io->rx_bufs[n]->start, SS_MAX_PACKET};
-        io->rx_msgs[n].msg_hdr = (struct msghdr){.msg_name = &io->rx_from[n],
-                                                 .msg_namelen = sizeof io->rx_from[n],
-                                                 .msg_iov = &io->rx_iovs[n],
-                                                 .msg_iovlen = 1};
+        io->rx_msgs[n].msg_hdr = (struct msghdr){.msg_iov = &io->rx_iovs[n], .msg_iovlen = 1};
+        if (io->sees_own) {
+            io->rx_msgs[n].msg_hdr.msg_name = &io->rx_from[n];
+            io->rx_msgs[n].msg_hdr.msg_namelen = sizeof io->rx_from[n];
+        }
     }
-    return n;
+    io->rx_missing = 0;
+    return SS_BATCH;
 }
 
-static void ss_port_receive(struct ss_ctx *c, struct ss_port *port)
+/* Processes the frames that a port has, at most a batch; returns how many there were. */
+static int ss_port_receive(struct ss_ctx *c, struct ss_port *port)
 {
     struct ss_io *io = c->io;
     int n = recvmmsg(port->fd, io->rx_msgs, ss_rx_prepare(c), MSG_DONTWAIT, NULL);
+    if (n <= 0)
+        return 0;
+    if (io->rx_missing < (unsigned)n)
+        io->rx_missing = (unsigned)n;
     for (int i = 0; i < n; i++) {
         const struct mmsghdr *msg = &io->rx_msgs[i];
-        if (io->rx_from[i].sll_pkttype == PACKET_OUTGOING)
+        if (io->sees_own && io->rx_from[i].sll_pkttype == PACKET_OUTGOING)
             continue;
         if (msg->msg_hdr.msg_flags & MSG_TRUNC) {
             port->oversize++;
@@ -61,6 +67,18 @@ static void ss_port_receive(struct ss_ctx *c, struct ss_port *port)
             ss_arrive_hooked(c, b);
         else
             ss_process(c, b);
+    }
+    return n;
+}
+
+/* Serves a port while its batches are full, for a few turns: asking which ports have something
+ * costs a system call. */
+static void ss_port_serve(struct ss_ctx *c, struct ss_port *port)
+{
+    for (unsigned turn = 0; turn < SS_TURNS && ss_port_receive(c, port) == SS_BATCH; turn++) {
+        if (atomic_load(&c->waiting))
+            break;
+        ss_flush_ports(c);
     }
 }
 
@@ -91,7 +109,7 @@ int ss_run(struct ss_ctx *c)
         for (int i = 0; i < n; i++) {
             uint32_t number = events[i].data.u32;
             if (number < SS_MAX_PORTS && io->ports[number])
-                ss_port_receive(c, io->ports[number]);
+                ss_port_serve(c, io->ports[number]);
         }
         if (__builtin_expect(io->hooked, 0))
             ss_links_poll(c);
@@ -137,7 +155,8 @@ int ss_port_attach(struct ss_ctx *c, uint32_t number, const char *ifname)
     struct ss_port *port = calloc(1, sizeof *port);
     if (!port)
         return -ENOMEM;
-    port->fd = ss_socket_open(ifname);
+    bool sees_own = false;
+    port->fd = ss_socket_open(ifname, &sees_own);
     port->number = number;
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = number};
     int error = port->fd < 0 ? port->fd : 0;
@@ -146,8 +165,13 @@ int ss_port_attach(struct ss_ctx *c, uint32_t number, const char *ifname)
         error = -EEXIST;
     if (!error && epoll_ctl(c->io->epoll, EPOLL_CTL_ADD, port->fd, &event))
         error = -errno;
-    if (!error)
+    if (!error) {
         c->io->ports[number] = port;
+        if (sees_own && !c->io->sees_own) {
+            c->io->sees_own = true;
+            c->io->rx_missing = SS_BATCH;
+        }
+    }
     ss_unlock(c);
     if (error) {
         if (port->fd >= 0)
@@ -233,6 +257,7 @@ static bool ss_io_open(struct ss_ctx *c)
         return false;
     c->io = io;
     io->cpu_port = -1;
+    io->rx_missing = SS_BATCH;
     io->cpu_tail = &io->cpu_head;
     io->epoll = epoll_create1(EPOLL_CLOEXEC);
     io->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -27,6 +27,7 @@ enum {
     SS_CPU_QUEUE = 4096,
     SS_RCVBUF = 32 << 20,
     SS_SNDBUF = 8 << 20,
+    SS_TURNS = 4, /* full batches of one port before the next port's turn */
     SS_QUEUE_BATCH = 256, /* recirculated packets per turn of the loop */
 };
 
@@ -58,7 +59,9 @@ struct ss_io {
     struct ss_buf *rx_bufs[SS_BATCH];
     struct mmsghdr rx_msgs[SS_BATCH];
     struct iovec rx_iovs[SS_BATCH];
-    struct sockaddr_ll rx_from[SS_BATCH];
+    struct sockaddr_ll rx_from[SS_BATCH]; /* used if sees_own */
+    bool sees_own; /* the kernel cannot keep frames that were sent from being received */
+    unsigned rx_missing; /* slots from the first on that may need a buffer */
 };
 
 static uint64_t ss_clock_us(void)
@@ -200,7 +203,8 @@ static void ss_send(struct ss_ctx *c, struct ss_buf *b, uint32_t port)
         ss_leave(c, b, port);
 }
 
-static int ss_socket_open(const char *ifname)
+/* A packet socket on an interface, or -errno. *sees_own: it also gets frames that it sent. */
+static int ss_socket_open(const char *ifname, bool *sees_own)
 {
     unsigned index = if_nametoindex(ifname);
     if (!index)
@@ -214,7 +218,7 @@ static int ss_socket_open(const char *ifname)
                                   .sll_protocol = htons(ETH_P_ALL),
                                   .sll_ifindex = (int)index};
     /* Kernels before 4.20 lack the option: outgoing frames are then skipped one by one. */
-    setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one);
+    *sees_own = setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one) != 0;
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &rcvbuf, sizeof rcvbuf))
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof rcvbuf);
     if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof sndbuf))
