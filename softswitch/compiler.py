@@ -25,6 +25,9 @@ FLAGS = (
     *("-std=gnu11", "-O2", "-march=native", "-fno-strict-aliasing", "-fno-semantic-interposition"),
     *("-fPIC", "-shared", "-w"),
 )
+# Pipelines are long functions without loops, in which GCC's usual way to allocate registers spills
+# what the next statement needs: 15 to 30 % slower.
+GCC_FLAGS = ("-fira-algorithm=priority",)
 SANITIZE_FLAGS = ("-g", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 COMPILE_TIMEOUT_S = 300
 _HINT = "install gcc or clang, or set CC to a C compiler"
@@ -68,7 +71,7 @@ def build(source: str, cache_dir: Path | None = None, *, sanitize: bool = False)
     """
     directory = open_cache(cache_dir)
     compiler = find_compiler()
-    flags = _flags(sanitize=sanitize)
+    flags = _flags(compiler, sanitize=sanitize)
     library = directory / f"{_digest(source, compiler, flags)}.so"
     seal = library.with_suffix(".sha256")
     if _is_whole(library, seal):
@@ -90,7 +93,8 @@ def build(source: str, cache_dir: Path | None = None, *, sanitize: bool = False)
 
 def build_key(*, sanitize: bool = False) -> str:
     """A hash of all that a library depends on beside its source."""
-    return _digest("", find_compiler(), _flags(sanitize=sanitize))
+    compiler = find_compiler()
+    return _digest("", compiler, _flags(compiler, sanitize=sanitize))
 
 
 def cached_library(directory: Path, name: str) -> Path | None:
@@ -99,8 +103,9 @@ def cached_library(directory: Path, name: str) -> Path | None:
     return library if _is_whole(library, library.with_suffix(".sha256")) else None
 
 
-def _flags(*, sanitize: bool) -> tuple[str, ...]:
-    return (*FLAGS, *SANITIZE_FLAGS) if sanitize else FLAGS
+def _flags(compiler: Compiler, *, sanitize: bool) -> tuple[str, ...]:
+    own = () if "clang" in compiler.version else GCC_FLAGS
+    return (*FLAGS, *own, *(SANITIZE_FLAGS if sanitize else ()))
 
 
 def _is_whole(library: Path, seal: Path) -> bool:

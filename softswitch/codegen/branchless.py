@@ -50,16 +50,19 @@ class Choice:
 
 
 def find_choice(
-    expressions: Expressions, nodes: tuple[Node, ...], node: ConditionNode
+    expressions: Expressions, nodes: tuple[Node, ...], node: ConditionNode, bounds: tuple[int, int]
 ) -> Choice | None:
-    """Return the choice that a condition makes, None if it has to be a branch."""
+    """Return the choice that a condition makes, None if it has to be a branch.
+
+    `bounds` are the nodes [start, stop) of the piece of the pipeline: local variables are its own.
+    """
     program = expressions.layout.program
     keys = set(fields_of(node.condition))
     if not keys or any(program.headers[header].metadata for header, _ in keys):
         return None
 
     def side(target: int) -> tuple[tuple[tuple[Field, Expr], ...] | None, int]:
-        call = fixed_call(program, nodes[target]) if target < len(nodes) else None
+        call = fixed_call(program, nodes[target]) if bounds[0] <= target < bounds[1] else None
         if call is None or call[1]:
             return None, target
         return _assignments(expressions, call[0]), call[2]

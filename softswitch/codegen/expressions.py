@@ -9,6 +9,7 @@ with limbs (see `wide`).
 
 from __future__ import annotations
 
+from softswitch.codegen.halves import Halves
 from softswitch.codegen.layout import Layout, c_type, is_wide
 from softswitch.codegen.ranges import Range, Ranges, join, native_type
 from softswitch.codegen.wide import Wide, literal
@@ -41,6 +42,7 @@ class Expressions:
         self.layout = layout
         self.ranges = Ranges(layout)
         self.wide = Wide(self)
+        self.halves = Halves(self)
         self.where = "program"
 
     # Headers
@@ -232,6 +234,10 @@ class Expressions:
         """Return C text (uint64_t up to 64 bits, else u128) whose low `bits` bits are right."""
         own = "uint64_t" if bits <= 64 else "u128"
         size = 64 if bits <= 64 else 128
+        if bits > 64 and isinstance(expr, Op):
+            pair = self.halves.of(expr)
+            if pair is not None:
+                return f"SS_U128({pair[0]}, {pair[1]})"
         match expr:
             case Const(value=value):
                 return f"({own}){literal(value & (1 << bits) - 1)}"

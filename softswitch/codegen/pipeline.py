@@ -58,7 +58,7 @@ class PipelineCode:
         yield (
             f"static {'inline' if len(self.chunks) == 1 else '__attribute__((noinline))'} "
             f"uint32_t ss_{self.pipeline.name}{number}"
-            "(struct ss_ctx *c, struct ss_phv *p, uint32_t n)"
+            "(struct ss_ctx *c, struct ss_phv *restrict p, uint32_t n)"
         )
         piece = f"{self.pipeline.name}{number}"
         yield "{"
@@ -82,7 +82,7 @@ class PipelineCode:
     def _node(self, node: Node, bounds: tuple[int, int]) -> Iterator[str]:
         self.e.where = f"{self.pipeline.name}, node {node.name!r}"
         if isinstance(node, ConditionNode):
-            choice = find_choice(self.e, self.pipeline.nodes, node)
+            choice = find_choice(self.e, self.pipeline.nodes, node, bounds)
             if choice is not None:
                 yield "    {"
                 yield from (f"    {line}" for line in statements(self.e, choice))
