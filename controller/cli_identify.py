@@ -40,7 +40,7 @@ WINDOWS = 16
 """Unless given, a trace has at least so many windows of drift detection, and none is longer."""
 HALF_LIFE_WINDOWS = 4
 
-_TITLES = ("method", "examples", "recall", "updates", "pushes", "coverage", "time", "memory")
+_TITLES = ("method", "examples", "recall", "updates", "pushes", "coverage", "CPU", "memory")
 
 
 def identify(
@@ -194,7 +194,7 @@ def _method(found: Identified, judged: Judged) -> dict[str, Any]:
         "seed": found.seed,
         "examples": found.examples,
         **asdict(judged),
-        "elapsed_s": found.elapsed_s,
+        "cpu_s": found.cpu_s,
         "counter_bytes": found.counter_bytes,
         "error_bound": found.error_bound,
     }
@@ -267,7 +267,7 @@ def _show(console: Console, report: dict[str, Any], out: Path) -> None:
             f"{each['share_of_updates']:.1%}",
             f"{each['share_of_pushes']:.1%}",
             f"{each['coverage']:.1%}",
-            f"{each['elapsed_s']:.2f} s",
+            f"{each['cpu_s']:.2f} s",
             f"{each['counter_bytes'] / 1e6:.2f} MB",
         )
     console.print(table)
