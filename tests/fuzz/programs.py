@@ -16,17 +16,18 @@ from softswitch.load import load_program
 from softswitch.program import Program
 from tests.fuzz.mutate import mutate_bytes, mutate_json
 
-PROGRAMS = Path(__file__).parents[1] / "p4"
+TESTS = Path(__file__).parents[1]
+FOLDERS = (TESTS / "p4", TESTS / "conformance" / "programs")
 COMPILE_EVERY = 40
 """One in so many programs that are accepted is compiled and run as well."""
 
 
 class Programs:
-    """Mutates the programs of tests/p4 and those of the corpus."""
+    """Mutates the compiled programs of other tests and those of the corpus."""
 
     def __init__(self, rng: random.Random, corpus: list[bytes]) -> None:
         self._rng = rng
-        files = sorted(PROGRAMS.glob("*.json"))
+        files = [path for folder in FOLDERS for path in sorted(folder.glob("*.json"))]
         self._seeds = [path.read_bytes() for path in files] + corpus
         self.reached = 0
         """Programs that were accepted."""
