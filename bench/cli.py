@@ -13,7 +13,7 @@ from rich.table import Table
 
 from bench.switch import FULL, QUICK, run
 from bench.switch_plots import draw
-from controller.p4build import PROGRAMS
+from controller.artifacts import program_with
 from host_stack.errors import BadInput, LibraError
 from mininet_topos.namespace import enter_isolated
 from mininet_topos.tools import NETWORK_TOOLS, require_tools
@@ -42,9 +42,7 @@ def switch(
 
     All in one run, in network namespaces of its own; needs root. Prints ratios and conditions.
     """
-    programs = {count: name for name, count in PROGRAMS.items()}
-    if lanes not in programs:
-        raise BadInput(f"--lanes {lanes}: allowed are {', '.join(map(str, programs))}")
+    program = program_with(lanes)
     for path in (json_path, out):
         if path is not None and not path.absolute().parent.is_dir():
             raise BadInput(f"{path}: there is no folder {path.absolute().parent}")
@@ -54,7 +52,7 @@ def switch(
     with tempfile.TemporaryDirectory(prefix="libra-bench-") as logs:
         try:
             record = run(
-                programs[lanes],
+                program,
                 QUICK if quick else FULL,
                 Path(logs),
                 lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),

@@ -15,8 +15,7 @@ from bench.loading import load_times
 from bench.lookups import table_costs
 from bench.processing import Grads, aggregation_cost, forwarding_cost, switch_in_memory
 from bench.throughput import Turns, measure, ratio
-from controller.artifacts import Artifact
-from controller.p4build import PROGRAMS
+from controller.artifacts import PROGRAMS, Artifact
 from softswitch.dataplane import DataPlane
 
 Say = Callable[[str], None]

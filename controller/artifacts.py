@@ -13,6 +13,9 @@ from host_stack.layout import Layout
 SOURCE_DIR = Path(__file__).resolve().parent.parent / "p4src"
 BUILD_DIR = SOURCE_DIR / "build"
 
+PROGRAMS = {"libra": 32, "libra64": 64}
+"""Name of an artifact and its LANES."""
+
 
 class StaleArtifact(LibraError):
     """A committed artifact was not made from the sources beside it."""
@@ -72,6 +75,14 @@ class Artifact:
                 f"{self.name}: compiled from sources {self.sources_sha256[:12]}, but "
                 f"{SOURCE_DIR} holds {current[:12]}; run `make p4`"
             )
+
+
+def program_with(lanes: int) -> str:
+    """The name of the artifact with so many lanes; `BadInput` lists those that there are."""
+    for name, count in PROGRAMS.items():
+        if count == lanes:
+            return name
+    raise BadInput(f"lanes {lanes}: allowed are {', '.join(map(str, PROGRAMS.values()))}")
 
 
 def sha256(content: bytes) -> str:

@@ -82,6 +82,9 @@ def run(
         str,
         typer.Option(help="; ".join(f"{t.name}: {t.description}" for t in TARGETS.values()) + "."),
     ] = DEFAULTS.target,
+    lanes: Annotated[
+        int, typer.Option(help="Lanes of the switch program: 32 or 64.")
+    ] = DEFAULTS.lanes,
     link_mbps: Annotated[
         float, typer.Option(help="Rate of every link, each way, in Mbit/s.")
     ] = DEFAULTS.link_mbps,
@@ -131,6 +134,7 @@ def run(
         modes=tuple(dict.fromkeys(mode)) if mode else DEFAULTS.modes,
         target=target,
         link_mbps=link_mbps,
+        lanes=lanes,
         hot=hot,
         placement=placement,
         fraction_bits=fraction_bits,

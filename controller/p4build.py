@@ -12,13 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from controller.artifacts import BUILD_DIR, SOURCE_DIR, sha256, sources_sha256
+from controller.artifacts import BUILD_DIR, PROGRAMS, SOURCE_DIR, sha256, sources_sha256
 from host_stack.errors import LibraError
 from host_stack.layout import Layout
 
 COMPILER = "p4c-bm2-ss"
-PROGRAMS = {"libra": 32, "libra64": 64}
-"""Name of an artifact and its LANES."""
 
 
 class CompilerMissing(LibraError):

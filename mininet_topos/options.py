@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from controller.artifacts import program_with
 from controller.placing.methods import BEST, METHODS
 from controller.targets import TARGETS
 from host_stack.connect import TRANSPORTS
@@ -27,6 +28,7 @@ class RunOptions:
         workers, rounds, batch, seed: size and seed of the training.
         modes: which of `MODES` to run, in order.
         target: which switch.
+        lanes: of the program that it runs.
         link_mbps: rate of every link, each way.
         hot: number of hot keys; None for the byte model's choice.
         placement: method of placing the hot keys.
@@ -47,6 +49,7 @@ class RunOptions:
     seed: int = 1
     modes: tuple[str, ...] = field(default=MODES)
     target: str = "soft"
+    lanes: int = 32
     link_mbps: float = 20.0
     hot: int | None = None
     placement: str = BEST
@@ -59,6 +62,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         _one_of("target", self.target, tuple(TARGETS))
+        program_with(self.lanes)
         _one_of("transport", self.transport, TRANSPORTS)
         _one_of("placement", self.placement, tuple(METHODS))
         make_optimizer(self.optimizer, 0, learning_rate=self.learning_rate)

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from controller.artifacts import Artifact
+from controller.artifacts import Artifact, program_with
 from host_stack.errors import BadInput, LibraError
 from mininet_topos.errors import EmulationError
 from mininet_topos.mode import ModeResult, ModeRun
@@ -39,7 +39,7 @@ def run(options: RunOptions, say: Callable[[str], None]) -> tuple[dict[str, Any]
     enter_isolated()
     require_tools(*NETWORK_TOOLS)
     allow_descriptors()
-    artifact = Artifact.load()
+    artifact = Artifact.load(program_with(options.lanes))
     artifact.require_current()
     workload = Workload.open(
         options.dataset,

@@ -28,6 +28,7 @@ def test_the_defaults_are_allowed() -> None:
         {"checkpoint_every": 0},
         {"modes": ("fallback",)},
         {"link_mbps": 0.1},
+        {"lanes": 64},
         {"seed": 0},
     ],
 )
@@ -41,6 +42,7 @@ def test_the_limits_are_allowed(changed: dict[str, Any]) -> None:
     [
         ("target", "x", "soft, bmv2"),
         ("transport", "dpdk", "batch, scapy"),
+        ("lanes", 48, "32, 64"),
         ("optimizer", "lamb", "adagrad, adam, momentum, sgd"),
         ("modes", (), "libra, server-only, fallback"),
         ("modes", ("libra", "magic"), "libra, server-only, fallback"),
