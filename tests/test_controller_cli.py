@@ -32,7 +32,7 @@ def libra(
     artifact = Artifact("libra", b"{}", "", LAYOUT, "p4c", sources_sha256())
     monkeypatch.setattr(runner, "enter_isolated", lambda: None)
     monkeypatch.setattr(runner, "require_tools", lambda *_tools: None)
-    monkeypatch.setattr(runner.Artifact, "load", lambda: artifact)
+    monkeypatch.setattr(runner.Artifact, "load", lambda _name: artifact)
     monkeypatch.setattr(runner, "run_modes", reached)
     monkeypatch.chdir(tmp_path)
 
