@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -12,6 +13,7 @@ from finsy.proto import p4d, p4i, p4r
 
 from softswitch.p4runtime.reconcile import Renaming
 from softswitch.p4runtime.server import P4RuntimeServer
+from tests.p4rt_programs import served
 from tests.p4rt_support import (
     IDS,
     JSON_PATH,
@@ -336,3 +338,33 @@ def test_renaming_every_kind() -> None:
     assert Renaming(P4INFO, P4INFO).update(insert(table_entry=l2_entry(b"\x01"))) == insert(
         table_entry=l2_entry(b"\x01")
     )
+
+
+def test_names_keep_their_numbers(p4rt_cache: Path) -> None:
+    """A name of a translated type stands for the same number afterwards, used or not."""
+    with served("softswitch_entries", p4rt_cache) as switch:
+
+        def entry(tenant: bytes) -> p4r.TableEntry:
+            what = switch.action("assign", b"\x01", b"green")
+            return p4r.TableEntry(
+                table_id=switch.ids["translated"],
+                match=[exact(2, tenant)],
+                priority=1,
+                action=p4r.TableAction(action=what),
+            )
+
+        def numbers() -> dict[str, int]:
+            found = switch.dataplane.table_entries("EntriesIngress.translated")
+            read = switch.read(table_entry=p4r.TableEntry(table_id=switch.ids["translated"]))
+            names = [item.match[0].exact.value.decode() for item in read]
+            return dict(zip(names, (item.key[1].value for item in found), strict=True))
+
+        switch.client.write(insert(table_entry=entry(b"red")), insert(table_entry=entry(b"blue")))
+        before = numbers()
+        switch.client.write(
+            p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(table_entry=entry(b"red")))
+        )
+        reconcile(switch.client, switch.client.get_config().config)
+        assert numbers() == {"blue": before["blue"]}
+        switch.client.write(insert(table_entry=entry(b"red")))
+        assert numbers() == before

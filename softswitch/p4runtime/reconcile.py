@@ -36,6 +36,8 @@ def carry_over(old: Pipeline, new: Pipeline) -> Carry:
     The result is to be called when `old` processes no packets any more and `new` does not yet.
     Raises P4RuntimeError (INVALID_ARGUMENT) if `new` cannot hold the state.
     """
+    # Registers hold numbers that names stand for, so these must not change.
+    new.schema.translations.adopt(old.schema.translations)
     renaming = Renaming(old.config.p4info, new.config.p4info)
     for update in _updates(old):
         try:

@@ -84,6 +84,7 @@ class Schema:
     registers: dict[int, RegisterInfo] = field(default_factory=dict)
     headers: dict[str, HeaderInfo] = field(default_factory=dict)
     unsupported: dict[int, str] = field(default_factory=dict)
+    translations: Translations = field(default_factory=lambda: Translations(p4t.P4TypeInfo(), {}))
 
     def table(self, table_id: int) -> TableInfo:
         """Return a table by id; raises P4RuntimeError (NOT_FOUND) naming what there is."""
@@ -160,8 +161,8 @@ class _Builder:
     def __init__(self, p4info: p4i.P4Info, program: Program, ports: Mapping[str, int]) -> None:
         self._p4info = p4info
         self._program = program
-        self._schema = Schema()
         self._types = Translations(p4info.type_info, ports)
+        self._schema = Schema(translations=self._types)
         self._direct = {item.preamble.id for item in p4info.direct_counters}
         self._real_actions = {action.name: action for action in program.actions}
 

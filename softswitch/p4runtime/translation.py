@@ -112,6 +112,16 @@ class Names:
         with self._lock:
             return self._names.get(number, str(number))
 
+    def adopt(self, former: Names) -> None:
+        """Let names stand for what they stood for in a pipeline before, where that is free."""
+        with former._lock:
+            numbers = list(former._numbers.items())
+        with self._lock:
+            for name, number in numbers:
+                if name not in self._numbers and number not in self._names:
+                    self._numbers[name] = number
+                    self._names[number] = name
+
     def _decimal(self, name: str) -> int | None:
         if name.isascii() and name.isdigit() and str(int(name[:40])) == name:
             number = int(name)
@@ -179,6 +189,12 @@ class Translations:
         if key not in self._names:
             self._names[key] = Names(width, self._ports)
         return SdnName(width, self._names[key])
+
+    def adopt(self, former: Translations) -> None:
+        """Let names stand for what they stood for in a pipeline before, type by type."""
+        for key, names in former._names.items():
+            if key in self._names:
+                self._names[key].adopt(names)
 
 
 def check_match(wire: WireType, kind: MatchType, what: str) -> None:
