@@ -63,12 +63,14 @@ class Session:
         """
         for statement in statements:
             try:
-                self._execute(statement)
+                self.execute(statement)
             except SoftSwitchError as error:
                 return [f"line {statement.line}: {error}"]
         return [problem for port in sorted(self._sent) for problem in self._compare(port)]
 
-    def _execute(self, statement: Statement) -> None:
+    def execute(self, statement: Statement) -> list[tuple[int, bytes]]:
+        """Execute one statement; return what a packet sent, as (port, packet)."""
+        sent: list[tuple[int, bytes]] = []
         match statement:
             case Wait():
                 self._now_us += _WAIT_US
@@ -76,8 +78,8 @@ class Session:
                 self._name_port(port)
                 self._now_us += _PACKET_US
                 self.switch.set_clock_us(self._now_us)
-                self._last = self.switch.inject(port, data)
-                for out, packet in self._last:
+                self._last = sent = self.switch.inject(port, data)
+                for out, packet in sent:
                     self._sent.setdefault(out, []).append(packet)
             case Expect(port=port):
                 self._name_port(port)
@@ -98,6 +100,7 @@ class Session:
                 self._check_counter(statement)
             case Command():
                 self.commands.run(statement)
+        return sent
 
     def _name_port(self, port: int) -> None:
         self._sent.setdefault(port, [])
