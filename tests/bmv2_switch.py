@@ -6,6 +6,7 @@ import random
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -60,8 +61,17 @@ class Bmv2Ports:
     def inject(self, port: int, packet: bytes) -> list[tuple[int, bytes]]:
         """Send a packet into a port; return what comes out, as (port, packet)."""
         request = _StreamPacket(device_id=1, port=port, packet=packet)
-        responses = self._stream(iter([request]), timeout=DEADLINE_S)
-        return [(response.port, response.packet) for response in responses]
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                responses = self._stream(iter([request]), timeout=DEADLINE_S)
+                return [(response.port, response.packet) for response in responses]
+            except grpc.RpcError as error:
+                # Shortly after its first program the switch takes no packets yet.
+                not_yet = error.code() is grpc.StatusCode.UNAVAILABLE
+                if not not_yet or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
 
     def close(self) -> None:
         """Close the connection."""
