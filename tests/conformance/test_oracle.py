@@ -38,13 +38,13 @@ def _p4info(case: Case, path: Path) -> p4i.P4Info:
 @pytest.mark.skipif(shutil.which("p4c-bm2-ss") is None, reason="p4c is not installed")
 @pytest.mark.compiler
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_bmv2_sends_the_same_packets(case: Case, tmp_path: Path) -> None:
+def test_bmv2_sends_the_same_packets(case: Case, switch_cache: Path, tmp_path: Path) -> None:
     """Packet by packet. A bmv2 for each program: it does not survive many changes of program."""
     assert case.compiled is not None
     program = case.compiled.read_bytes()
     info = _p4info(case, tmp_path / "info.txtpb")
     with (
-        DataPlane.load(program, cache_dir=tmp_path / "cache") as switch,
+        DataPlane.load(program, cache_dir=switch_cache) as switch,
         bmv2(tmp_path / "bmv2.log") as (ports, address),
         Client(address) as client,
     ):

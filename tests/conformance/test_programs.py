@@ -17,9 +17,9 @@ KNOWN = {"extern-funcs-bmv2"}
 
 @pytest.mark.compiler
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_switch_does_what_the_test_says(case: Case, tmp_path: Path) -> None:
+def test_the_switch_does_what_the_test_says(case: Case, switch_cache: Path, tmp_path: Path) -> None:
     """Every construct of v1model has a program of its own."""
-    result = run_case(case, P4Compiler("p4c-bm2-ss", tmp_path), tmp_path / "cache")
+    result = run_case(case, P4Compiler("p4c-bm2-ss", tmp_path), switch_cache)
     assert (result.outcome, result.reasons) == (Outcome.PASSED, ())
 
 
