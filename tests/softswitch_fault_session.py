@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import time
+from pathlib import Path
 
 from softswitch.dataplane import DataPlane
 from softswitch.faults import Direction, LinkFaults
@@ -70,7 +72,21 @@ def observe() -> dict[str, bool]:
         seen["cut"] = switch.port_stats()[0].rx == 2 * COUNT + 62
         switch.set_link_state(0, up=True)
         seen["mended"] = pass_frames(hosts, 5) == list(range(5))
+        seen["recirculated"] = pass_recirculated(hosts, switch)
     return seen
+
+
+def pass_recirculated(hosts: list[socket.socket], former: DataPlane) -> bool:
+    """A packet that is recirculated, in a later turn of the loop, meets a delay on its way out."""
+    program = Path(__file__).parent / "p4" / "softswitch_replication.json"
+    former.detach_port(1)
+    with DataPlane.load(program.read_bytes()) as switch:
+        switch.attach_port(1, "port1")
+        switch.set_link_faults(1, Direction.TX, LinkFaults(delay_s=0.005))
+        switch.start()
+        hosts[1].send(struct.pack(">BBH", 5, 3, 0) + bytes(60))
+        receive(hosts[1], 1)
+        return switch.link_stats()[1, Direction.TX].passed == 1
 
 
 if __name__ == "__main__":

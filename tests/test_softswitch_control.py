@@ -231,4 +231,5 @@ def test_faults_on_real_interfaces() -> None:
         "released_by_timer": True,
         "cut": True,
         "mended": True,
+        "recirculated": True,
     }

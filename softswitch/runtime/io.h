@@ -111,9 +111,9 @@ int ss_run(struct ss_ctx *c)
             if (number < SS_MAX_PORTS && io->ports[number])
                 ss_port_serve(c, io->ports[number]);
         }
-        if (__builtin_expect(io->hooked, 0))
-            ss_links_poll(c);
         ss_run_queue(c);
+        if (__builtin_expect(io->hooked, 0))
+            ss_links_poll(c); /* after all that may put packets on links */
         ss_flush_ports(c);
         busy = c->queue_head != NULL;
         ss_unlock(c);
