@@ -27,7 +27,8 @@ class DigestQueue:
         self._by_index = list(digests.values())
         self._switch = switch
         self._size = 1 + max((digest_words(d) for d in self._by_index), default=1)
-        self._event = switch.lib.ss_digest_event(switch.ctx)
+        self._poll = select.poll()
+        self._poll.register(switch.lib.ss_digest_event(switch.ctx), select.POLLIN)
 
     def enable(self, name: str, enabled: bool) -> None:
         """Let packets send a digest, or not; every message is forgotten."""
@@ -38,7 +39,7 @@ class DigestQueue:
 
     def wait(self, timeout_s: float) -> None:
         """Wait until there are messages, `wake` is called or the time is over."""
-        select.select([self._event], [], [], max(timeout_s, 0))
+        self._poll.poll(max(timeout_s, 0) * 1000)
 
     def wake(self) -> None:
         """End somebody's `wait`."""

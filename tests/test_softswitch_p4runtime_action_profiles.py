@@ -176,6 +176,32 @@ def test_one_shots_are_read_back_as_written(switch: Served) -> None:
     assert code(error) == number(Code.INVALID_ARGUMENT)
 
 
+def test_a_one_shot_may_replace_the_only_other_entry(switch: Served) -> None:
+    """What an entry refers to until now takes no room, and is no other way of programming."""
+
+    def one_shot(weight: int) -> p4r.TableAction:
+        item = p4r.ActionProfileAction(action=switch.action("drop"), weight=weight)
+        return p4r.TableAction(
+            action_profile_action_set=p4r.ActionProfileActionSet(action_profile_actions=[item])
+        )
+
+    others = [bytes([2, 0, 0, 0, 1, n]) for n in range(3)]
+    for dst in (DST, *others):  # 4 × 8 = 32 fills the selector
+        switch.client.write(insert(table_entry=entry(switch, one_shot(8), dst)))
+    switch.client.write(modify(table_entry=entry(switch, one_shot(8))))
+    error = refused(switch.client, insert(table_entry=entry(switch, one_shot(1), bytes(6))))
+    assert code(error) == number(Code.RESOURCE_EXHAUSTED)
+    for dst in others:
+        switch.client.write(delete(table_entry=entry(switch, one_shot(8), dst)))
+    switch.client.write(insert(**member(switch, 1, 3)))
+    by_id = p4r.TableAction(action_profile_member_id=1)
+    switch.client.write(modify(table_entry=entry(switch, by_id)))
+    assert send(switch) == [3, 1, 0]
+    switch.client.write(modify(table_entry=entry(switch, one_shot(8))))
+    assert send(switch) == []
+    switch.client.write(delete(**member(switch, 1, 3)))
+
+
 def test_ids_and_one_shots_do_not_mix(switch: Served) -> None:
     """All entries of a selector use one way, until none is left."""
     one_shot = p4r.TableAction(

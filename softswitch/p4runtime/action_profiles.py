@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from finsy.proto import p4r
@@ -20,6 +21,14 @@ from softswitch.p4runtime.schema_profiles import ProfileInfo
 from softswitch.p4runtime.translate import action_to_wire, named, params_from_wire
 from softswitch.ports import MAX_PORT
 from softswitch.profiles import ProfileStore
+
+
+@dataclass(frozen=True)
+class Use:
+    """What an entry refers to, and whether it was given as a one-shot."""
+
+    target: Reference
+    one_shot: bool
 
 
 class ActionProfiles:
@@ -119,14 +128,17 @@ class ActionProfiles:
 
     # Table entries
 
-    def target(self, info: ProfileInfo, action: p4r.TableAction) -> Reference:
+    def target(
+        self, info: ProfileInfo, action: p4r.TableAction, replaced: Use | None = None
+    ) -> Reference:
         """Return what an entry refers to; `release` it when the entry does not any more.
 
-        Of a one-shot the members and the group are made here.
+        Of a one-shot the members and the group are made here. `replaced` is what the entry refers
+        to until now: it will be released, and neither takes room nor counts as another way.
         """
         kind = action.WhichOneof("type")
         if kind == "action_profile_action_set":
-            return self._one_shot(info, action.action_profile_action_set)
+            return self._one_shot(info, action.action_profile_action_set, replaced)
         if kind not in ("action_profile_member_id", "action_profile_group_id"):
             raise invalid(
                 f"the action is given as {kind or 'nothing'}; a table with action profile "
@@ -138,26 +150,32 @@ class ActionProfiles:
             self._store(info).member(target_id)
         elif target_id not in self._groups[info.id]:
             raise not_found(f"action profile {info.name} has no group {target_id}")
-        if self._one_shots[info.id]:
+        if self._one_shots[info.id] - (replaced is not None and replaced.one_shot):
             raise invalid(f"action profile {info.name}: other entries are one-shots, {_ONE_WAY}")
         self._by_id[info.id] += 1
         return Reference(target_id, is_group)
 
-    def release(self, info: ProfileInfo, target: Reference, *, one_shot: bool) -> None:
+    def release(self, info: ProfileInfo, use: Use) -> None:
         """Forget what an entry referred to; the members and the group of a one-shot go."""
-        if not one_shot:
+        if not use.one_shot:
             self._by_id[info.id] -= 1
             return
-        store = self._store(info)
-        self._weights[info.id] -= store.one_shot_size(target, by_member=info.sum_of_members)
-        store.delete_one_shot(target)
+        self._weights[info.id] -= self._room_of(info, use)
+        self._store(info).delete_one_shot(use.target)
         self._one_shots[info.id] -= 1
 
-    def _one_shot(self, info: ProfileInfo, message: p4r.ActionProfileActionSet) -> Reference:
+    def _room_of(self, info: ProfileInfo, use: Use | None) -> int:
+        if use is None or not use.one_shot:
+            return 0
+        return self._store(info).one_shot_size(use.target, by_member=info.sum_of_members)
+
+    def _one_shot(
+        self, info: ProfileInfo, message: p4r.ActionProfileActionSet, replaced: Use | None
+    ) -> Reference:
         items = message.action_profile_actions
         if not info.with_selector:
             raise invalid(f"action profile {info.name} has no selector: it takes no action sets")
-        if self._by_id[info.id]:
+        if self._by_id[info.id] - (replaced is not None and not replaced.one_shot):
             raise invalid(f"action profile {info.name}: other entries use ids, {_ONE_WAY}")
         parts = [
             (*_action(info, item.action), _weight(info, item.weight), _watch_port(info, item))
@@ -169,7 +187,7 @@ class ActionProfiles:
                 f"action profile {info.name}: an action set of size {size}, allowed are "
                 f"{info.max_group_size}"
             )
-        self._check_size(info, size)
+        self._check_size(info, size - self._room_of(info, replaced))
         target = self._store(info).add_one_shot(parts)
         self._one_shots[info.id] += 1
         self._weights[info.id] += size

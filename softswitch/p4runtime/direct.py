@@ -65,7 +65,7 @@ class DirectResources:
             has_config = message.HasField("meter_config")
             if message.HasField("counter_data"):
                 self.set_counts(table, stored, counts_from_wire(message.counter_data))
-        if not table.meter_id:
+        if not table.meter_id or not (clear or has_config or before is not None):
             return
         index = self._index(table, stored)
         if clear:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from finsy.proto import p4r
 
 from softswitch.dataplane import DataPlane
-from softswitch.p4runtime.action_profiles import ActionProfiles
+from softswitch.p4runtime.action_profiles import ActionProfiles, Use
 from softswitch.p4runtime.direct import DirectResources
 from softswitch.p4runtime.errors import already_exists, denied, invalid, not_found
 from softswitch.p4runtime.idle import IdleTimeouts
@@ -89,7 +89,7 @@ class TableEntries:
         if not message.HasField("action"):
             raise invalid(f"table {table.name}: an entry needs an action")
         self.direct.check_config(table, message)
-        with self._made(table, TableEntry(*slot), message) as stored:
+        with self._made(table, Stored(TableEntry(*slot)), message) as stored:
             self._dataplane.table_add(table.name, stored.entry)
         entries[slot] = stored
         self.direct.write(table, stored, message, None)
@@ -108,7 +108,7 @@ class TableEntries:
         old = stored
         if message.HasField("action"):
             self._check_mutable(table, stored)
-            with self._made(table, stored.entry, message) as stored:
+            with self._made(table, old, message) as stored:
                 self._dataplane.table_modify(table.name, stored.entry)
             self._release(table, old)
         elif table.meter_id:
@@ -226,10 +226,9 @@ class TableEntries:
             self._entries[table.id][slot] = replace(stored, meter=config)
 
     @contextmanager
-    def _made(
-        self, table: TableInfo, entry: TableEntry, message: p4r.TableEntry
-    ) -> Iterator[Stored]:
-        """Yield `entry` with the action of `message`; undo what that took if the block fails."""
+    def _made(self, table: TableInfo, old: Stored, message: p4r.TableEntry) -> Iterator[Stored]:
+        """Yield what `message` makes of an entry; undo what that took if the block fails."""
+        entry = old.entry
         new = Stored(
             entry,
             message.metadata,
@@ -241,7 +240,9 @@ class TableEntries:
             action, params = action_from_wire(table, message.action, default=False)
             yield replace(new, entry=replace(entry, action=action, params=params))
             return
-        target = self._profiles.target(self._schema.profile(table.profile_id), message.action)
+        replaced = None if entry.target is None else Use(entry.target, old.one_shot is not None)
+        info = self._schema.profile(table.profile_id)
+        target = self._profiles.target(info, message.action, replaced)
         one_shot = None
         if message.action.HasField("action_profile_action_set"):
             one_shot = p4r.ActionProfileActionSet()
@@ -257,8 +258,7 @@ class TableEntries:
         """Forget what an entry refers to."""
         if stored.entry.target is not None:
             info = self._schema.profile(table.profile_id)
-            one_shot = stored.one_shot is not None
-            self._profiles.release(info, stored.entry.target, one_shot=one_shot)
+            self._profiles.release(info, Use(stored.entry.target, stored.one_shot is not None))
 
     def _modify_default(self, table: TableInfo, message: p4r.TableEntry) -> None:
         if message.match or message.priority:
