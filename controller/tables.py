@@ -133,9 +133,9 @@ class Membership:
                 f"{layout.rows}"
             )
 
-    def entries(self) -> Iterator[Entity]:
-        """The job and its members."""
-        yield fy.P4TableEntry(
+    def job_entry(self) -> fy.P4TableEntry:
+        """The job: what of it holds for an epoch."""
+        return fy.P4TableEntry(
             "LibraIngress.membership.jobs",
             match=fy.Match(**{"hdr.libra.job": self.job}),
             action=fy.Action(
@@ -148,6 +148,10 @@ class Membership:
                 server=self.server.address,
             ),
         )
+
+    def entries(self) -> Iterator[Entity]:
+        """The job and its members."""
+        yield self.job_entry()
         for rank, worker in enumerate(self.workers):
             action = fy.Action("LibraIngress.membership.worker", rank=rank)
             yield self._member(rank, worker, action)

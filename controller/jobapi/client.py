@@ -1,0 +1,254 @@
+"""A job's server as client of the job's controller: its incarnations, over a Unix-domain socket."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from controller.jobapi import job_pb2, job_pb2_grpc
+from host_stack.errors import BadInput, LibraError
+from host_stack.incarnation import MAX_PLACEMENT_BYTES, Incarnation, is_newer
+from host_stack.placement import Placement
+from host_stack.wake import Wake
+
+LOGGER = logging.getLogger(__name__)
+
+CALL_S = 5.0
+"""How long an answer to a request is waited for."""
+
+RECONNECT_S = 0.2
+REMIND_S = 10.0
+"""How often a log says that the controller is being waited for."""
+
+_OPTIONS = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.max_receive_message_length", MAX_PLACEMENT_BYTES + (1 << 16)),
+]
+
+
+class NoController(LibraError):
+    """The controller of a job does not answer."""
+
+
+class JobIncarnations:
+    """`host_stack.incarnation.Incarnations` of a keeper.
+
+    A thread of its own follows the keeper's stream, whoever is restarted meanwhile, and wakes
+    the server's poller; requests are sent without waiting for their answers.
+    """
+
+    def __init__(self, socket: Path, job: int) -> None:
+        """Follow the keeper of `job` that listens at `socket`."""
+        self._socket = socket
+        self._job = job
+        self._process = int.from_bytes(os.urandom(8), "big")
+        self._channel = grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS)
+        self._stub = job_pb2_grpc.JobServiceStub(self._channel)
+        self._wake = Wake()
+        self._known = threading.Condition()
+        self._newest: Incarnation | None = None
+        self._is_news = False
+        self._failure: str | None = None
+        self._reminded_at = 0.0
+        self._calls: dict[str, grpc.Future[Any]] = {}
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="job-watch", daemon=True)
+        self._thread.start()
+
+    # -- host_stack.incarnation.Incarnations --------------------------------------------------
+
+    def fileno(self) -> int:
+        """Readable while there is news."""
+        return self._wake.fileno()
+
+    def news(self) -> Incarnation | None:
+        """The newest incarnation that was not returned before, or None."""
+        with self._known:
+            self._wake.clear()
+            is_news, self._is_news = self._is_news, False
+            return self._newest if is_news else None
+
+    def renew(self, reason: str, seen: Incarnation, round_: int) -> None:
+        """Ask for an incarnation after `seen`."""
+        self._call("renew", self._stub.Renew, job_pb2.RenewRequest, reason, seen, round_)
+
+    def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
+        """Ask the keeper to look at the switch."""
+        self._call("suspect", self._stub.Suspect, job_pb2.SuspectRequest, reason, seen, round_)
+
+    # -- beginning and end --------------------------------------------------------------------
+
+    def begin(self, round_: int, *, resumed: bool, timeout_s: float) -> Incarnation:
+        """Wait for the incarnation in which a server begins with `round_`.
+
+        One that has `resumed` the work of another server takes a new epoch.
+
+        Raises:
+            NoController: the keeper did not answer in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        seen = self._await(lambda found: True, deadline, lambda: None)
+        if resumed:
+            old = seen
+            seen = self._await(
+                lambda found: is_newer(found.epoch, old.epoch),
+                deadline,
+                lambda: self.renew("the server was restarted", old, round_),
+            )
+        return replace(seen, round=round_, planned=False)
+
+    def close(self) -> None:
+        """Stop following."""
+        self._closed.set()
+        self._channel.close()
+        self._thread.join()
+        self._wake.close()
+
+    def _await(
+        self, wanted: Callable[[Incarnation], bool], deadline: float, ask: Callable[[], None]
+    ) -> Incarnation:
+        while True:
+            ask()
+            with self._known:
+                self._known.wait_for(
+                    lambda: self._newest is not None and wanted(self._newest), timeout=1.0
+                )
+                if self._newest is not None and wanted(self._newest):
+                    self._is_news = False
+                    return self._newest
+            if time.monotonic() > deadline:
+                raise NoController(
+                    f"the controller at {self._socket} gives job {self._job} no epoch: "
+                    f"{self._failure or 'it does not answer'}; look into its log"
+                )
+
+    # -- the stream ---------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        while not self._closed.is_set():
+            try:
+                for message in self._stub.Watch(job_pb2.WatchRequest(job=self._job)):
+                    self._failure = None
+                    self._take(message)
+            except grpc.RpcError as error:
+                self._failed(error)
+            except BadInput as error:
+                LOGGER.error("the controller sent %s", error)
+            self._closed.wait(RECONNECT_S)
+
+    def _take(self, message: job_pb2.Incarnation) -> None:
+        known = self._newest
+        if known is not None and known.version == message.version:
+            placement = known.placement
+        else:
+            placement = Placement.load(io.BytesIO(message.placement))
+        incarnation = Incarnation(
+            message.epoch,
+            message.round,
+            message.fraction_bits,
+            message.version,
+            placement,
+            message.planned,
+        )
+        with self._known:
+            self._newest = incarnation
+            self._known.notify_all()
+            if known is None or known.epoch != incarnation.epoch:
+                self._is_news = True
+                self._wake.set()
+
+    def _call(
+        self,
+        name: str,
+        method: Any,
+        kind: type[job_pb2.RenewRequest] | type[job_pb2.SuspectRequest],
+        reason: str,
+        seen: Incarnation,
+        round_: int,
+    ) -> None:
+        """Send a request unless the last one of its name is still on its way."""
+        last = self._calls.get(name)
+        if last is not None and not last.done():
+            return
+        request = kind(
+            job=self._job,
+            server_process=self._process,
+            seen_epoch=seen.epoch,
+            round=round_,
+            reason=reason,
+        )
+        call = method.future(request, timeout=CALL_S)
+        call.add_done_callback(lambda done: self._answered(done, reason))
+        self._calls[name] = call
+
+    def _answered(self, call: Any, reason: str) -> None:
+        error = None if call.cancelled() else call.exception()
+        if isinstance(error, grpc.RpcError):
+            self._failed(error, f"; a new epoch waits for it ({reason})")
+
+    def _failed(self, error: grpc.RpcError, waits: str = "") -> None:
+        """Remember why the controller was not reached, and say so now and then."""
+        if self._closed.is_set():
+            return
+        self._failure = f"{error.code().name}: {error.details()}"
+        now = time.monotonic()
+        if now - self._reminded_at > REMIND_S:
+            self._reminded_at = now
+            LOGGER.warning("no controller at %s (%s)%s", self._socket, self._failure, waits)
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """How a job stands, as its controller knows.
+
+    Attributes:
+        epoch, fraction_bits, version: of the newest incarnation; epoch 0 before the first.
+        round: when the server last asked for something.
+        hot_keys: on the switch.
+        switch: `ready`, `down`, or `unused` where the job is not on it.
+        reasons: the switch's packets by reason, since its program was loaded.
+        changes: (epoch, why it was made) of the last ones, oldest first.
+    """
+
+    epoch: int
+    round: int
+    fraction_bits: int
+    version: int
+    hot_keys: int
+    switch: str
+    reasons: dict[str, int]
+    changes: list[tuple[int, str]]
+
+
+def read_status(socket: Path, job: int) -> JobStatus:
+    """Ask the keeper of a job; `NoController` if it does not answer."""
+    with grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
+        stub = job_pb2_grpc.JobServiceStub(channel)
+        try:
+            reply = stub.Status(job_pb2.StatusRequest(job=job), timeout=CALL_S, wait_for_ready=True)
+        except grpc.RpcError as error:
+            raise NoController(
+                f"the controller at {socket} does not say how job {job} stands: {error.details()}"
+            ) from error
+    state = job_pb2.SwitchState.Name(reply.switch_state).removeprefix("SWITCH_STATE_")
+    return JobStatus(
+        reply.epoch,
+        reply.round,
+        reply.fraction_bits,
+        reply.version,
+        reply.hot_keys,
+        state.lower(),
+        dict(reply.reasons),
+        [(change.epoch, change.reason) for change in reply.changes],
+    )

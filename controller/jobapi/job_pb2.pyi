@@ -1,0 +1,138 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SwitchState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SWITCH_STATE_UNSPECIFIED: _ClassVar[SwitchState]
+    SWITCH_STATE_READY: _ClassVar[SwitchState]
+    SWITCH_STATE_DOWN: _ClassVar[SwitchState]
+    SWITCH_STATE_UNUSED: _ClassVar[SwitchState]
+SWITCH_STATE_UNSPECIFIED: SwitchState
+SWITCH_STATE_READY: SwitchState
+SWITCH_STATE_DOWN: SwitchState
+SWITCH_STATE_UNUSED: SwitchState
+
+class WatchRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    def __init__(self, job: _Optional[int] = ...) -> None: ...
+
+class Incarnation(_message.Message):
+    __slots__ = ("job", "epoch", "round", "fraction_bits", "version", "placement", "planned", "reason")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    FRACTION_BITS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    epoch: int
+    round: int
+    fraction_bits: int
+    version: int
+    placement: bytes
+    planned: bool
+    reason: str
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., round: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., version: _Optional[int] = ..., placement: _Optional[bytes] = ..., planned: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RenewRequest(_message.Message):
+    __slots__ = ("job", "server_process", "seen_epoch", "round", "reason")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    SERVER_PROCESS_FIELD_NUMBER: _ClassVar[int]
+    SEEN_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    server_process: int
+    seen_epoch: int
+    round: int
+    reason: str
+    def __init__(self, job: _Optional[int] = ..., server_process: _Optional[int] = ..., seen_epoch: _Optional[int] = ..., round: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RenewReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SuspectRequest(_message.Message):
+    __slots__ = ("job", "server_process", "seen_epoch", "round", "reason")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    SERVER_PROCESS_FIELD_NUMBER: _ClassVar[int]
+    SEEN_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    server_process: int
+    seen_epoch: int
+    round: int
+    reason: str
+    def __init__(self, job: _Optional[int] = ..., server_process: _Optional[int] = ..., seen_epoch: _Optional[int] = ..., round: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class SuspectReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PlaceRequest(_message.Message):
+    __slots__ = ("job", "fraction_bits", "placement")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    FRACTION_BITS_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    fraction_bits: int
+    placement: bytes
+    def __init__(self, job: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., placement: _Optional[bytes] = ...) -> None: ...
+
+class PlaceReply(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    def __init__(self, job: _Optional[int] = ...) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("epoch", "round", "fraction_bits", "version", "hot_keys", "switch_state", "reasons", "changes")
+    class ReasonsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    FRACTION_BITS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    HOT_KEYS_FIELD_NUMBER: _ClassVar[int]
+    SWITCH_STATE_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    round: int
+    fraction_bits: int
+    version: int
+    hot_keys: int
+    switch_state: SwitchState
+    reasons: _containers.ScalarMap[str, int]
+    changes: _containers.RepeatedCompositeFieldContainer[Change]
+    def __init__(self, epoch: _Optional[int] = ..., round: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., version: _Optional[int] = ..., hot_keys: _Optional[int] = ..., switch_state: _Optional[_Union[SwitchState, str]] = ..., reasons: _Optional[_Mapping[str, int]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ...) -> None: ...
+
+class Change(_message.Message):
+    __slots__ = ("epoch", "reason")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    reason: str
+    def __init__(self, epoch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
