@@ -65,3 +65,6 @@ class Aggregate:
 
 OnCommit = Callable[[Commit, FloatArray, Aggregate], None]
 """Told each commit, float32[num_keys] parameters after it, and what was applied."""
+
+OnPhase = Callable[[str, int], None]
+"""Told the phase that begins, `drain` or `update`, and its round."""

@@ -14,7 +14,7 @@ import zmq
 from numpy.typing import NDArray
 
 from host_stack.aggregator import KeyIndex, SoftwareAggregator
-from host_stack.commit import Aggregate, Commit, OnCommit, Optimizer
+from host_stack.commit import Aggregate, Commit, OnCommit, OnPhase, Optimizer
 from host_stack.control import Answer, Head, Kind, Known, Request, bitmap_of, rows_of
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray, IntArray
@@ -95,12 +95,14 @@ class Server:
         *,
         consistency: Consistency = BSP,
         resumed: Sequence[int] | None = None,
+        on_phase: OnPhase = lambda phase, round_: None,
     ) -> None:
         """Attach to a ps-lite node that is not started yet; `parameters` is updated in place.
 
         The first open round is that of `incarnation`. A server that takes up the work of another
         one is given the steps of each rank that were committed, as `resumed`, and an incarnation
-        that is new.
+        that is new. `on_phase` is told `drain` before a round is drained, and `update` before
+        anybody is told that it is committed.
         """
         self.parameters = parameters
         self.counters: Counter[str] = Counter()
@@ -110,6 +112,7 @@ class Server:
         self._node = node
         self._incarnations = incarnations
         self._on_commit = on_commit
+        self._on_phase = on_phase
         workers = len(job.workers)
         self._progress = Progress(workers, consistency, incarnation.round, resumed or [0] * workers)
         self._aggregators = [
@@ -369,6 +372,7 @@ class Server:
     # -- closing a round --------------------------------------------------------------------
 
     def _commit(self) -> None:
+        self._on_phase("drain", self.round)
         started = time.monotonic()
         closing, epoch = self.round, self._incarnation.epoch
         touched = [*self._open[closing].rows.values(), np.zeros(0, np.int64)]
@@ -380,6 +384,7 @@ class Server:
         drained = time.monotonic()
         aggregate = self._sums(closing, finished)
         self._optimizer.apply(self.parameters, aggregate.keys.astype(np.uint64), aggregate.sums)
+        self._on_phase("update", self.round)
         applied = time.monotonic()
         changed = self._hot.send_updates(closing, aggregate.keys, self.parameters)
         self._close(changed)
