@@ -19,6 +19,7 @@ from controller.cli_place import place_keys
 from controller.placing.methods import METHODS
 from controller.targets import TARGETS
 from host_stack.errors import BadInput, LibraError
+from mininet_topos.faults import FaultPlan
 from mininet_topos.options import MODES, RunOptions
 from mininet_topos.runner import run as run_experiment
 from workloads.datasets import KNOWN
@@ -112,6 +113,13 @@ def run(
     checkpoint_every: Annotated[
         int, typer.Option(help="Rounds between checkpoints of the server; 0 for none.")
     ] = DEFAULTS.checkpoint_every,
+    fault: Annotated[
+        str | None,
+        typer.Option(
+            help="What goes wrong, for example loss=0.05,kill=switch@r10,cut=w0@r4+2s; see "
+            "docs/faults.md. Mode server-only stays without faults unless it is alone."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of results.")] = DEFAULTS.out,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Also write run.json to this file.")
@@ -143,6 +151,7 @@ def run(
         transport=transport,
         evaluate_every=evaluate_every,
         checkpoint_every=checkpoint_every,
+        faults=FaultPlan.parse(fault or ""),
         out=out,
     )
     console = Console()

@@ -14,6 +14,7 @@ from mininet_topos import compat
 from mininet_topos.processes import ProcessGroup, SupervisedProcess, tcp_probe
 from mininet_topos.shaping import MTU_BYTES
 from mininet_topos.tools import require_tools, run_tool
+from softswitch.faults import LinkFaults
 
 SWITCH_READY_S = 30.0
 # Segments that the kernel would merge, split or checksum later look wrong to a switch that
@@ -106,11 +107,16 @@ class ProcessSwitch(compat.Switch):  # type: ignore[misc]
 
 
 class EmbeddedSwitch(ProcessSwitch):
-    """The embedded switch, `softswitch run`; target 'soft'."""
+    """The embedded switch, `softswitch run`; target 'soft'. Its links can have faults."""
+
+    def __init__(self, name: str, *, faults: LinkFaults | None = None, **params: Any) -> None:
+        super().__init__(name, **params)
+        self._faults = faults
 
     def argv(self) -> list[str]:
         """Return the command line of `softswitch run`."""
-        return softswitch_argv(self.grpc_address, self.device_id, port_interfaces(self))
+        argv = softswitch_argv(self.grpc_address, self.device_id, port_interfaces(self))
+        return argv if self._faults is None else [*argv, "--fault", f"all:both:{self._faults}"]
 
     def wait_ready(self, process: SupervisedProcess, timeout_s: float) -> None:
         """Wait for the event that it writes when it serves."""

@@ -12,6 +12,7 @@ from host_stack.connect import TRANSPORTS
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import MAX_ROUND, MAX_WORKERS
+from mininet_topos.faults import FaultPlan
 from mininet_topos.shaping import LinkShape
 from workloads.optimizers import make_optimizer
 
@@ -36,6 +37,7 @@ class RunOptions:
         sample: share of the training data that identifies the hot keys.
         transport: "batch" or "scapy".
         evaluate_every, checkpoint_every: rounds.
+        faults: what goes wrong; see `faults_of`.
         out: folder of results.
     """
 
@@ -58,6 +60,7 @@ class RunOptions:
     transport: str = "batch"
     evaluate_every: int = 5
     checkpoint_every: int = 25
+    faults: FaultPlan = field(default_factory=FaultPlan)
     out: Path = Path("out")
 
     def __post_init__(self) -> None:
@@ -83,6 +86,13 @@ class RunOptions:
             check_fraction_bits(self.fraction_bits)
         if not 0 < self.sample <= 1:
             raise BadInput(f"sample {self.sample}: allowed are shares above 0, up to 1")
+        self.faults.check(workers=self.workers, rounds=self.rounds, target=self.target)
+
+    def faults_of(self, mode: str) -> FaultPlan:
+        """The faults of one mode: server-only stays without, to compare with, unless alone."""
+        if mode == "server-only" and len(self.modes) > 1:
+            return FaultPlan()
+        return self.faults
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

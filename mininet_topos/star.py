@@ -16,6 +16,7 @@ from mininet_topos.nodes import SWITCHES, Host
 from mininet_topos.processes import OnEvent, ProcessGroup, SupervisedProcess
 from mininet_topos.shaping import LinkShape, tc_batch
 from mininet_topos.tools import NETWORK_TOOLS, require_tools, run_tool
+from softswitch.faults import LinkFaults
 
 SUBNET = IPv4Network("10.0.0.0/24")
 HOSTS_MAX = 250
@@ -54,6 +55,7 @@ class StarTopology:
         target: what the switch is: 'soft', 'bmv2', or 'bridge' (a plain Ethernet switch).
         rate_mbps: of every link, in each direction; None leaves them unshaped.
         queue_ms: what a full queue of a link takes to drain.
+        faults: of every link in each direction, made by the embedded switch.
 
     Raises:
         BadTopology: a value is out of range.
@@ -65,6 +67,7 @@ class StarTopology:
     target: str = "soft"
     rate_mbps: float | None = None
     queue_ms: float = 100.0
+    faults: LinkFaults | None = None
 
     def __post_init__(self) -> None:
         if self.target not in SWITCHES:
@@ -75,6 +78,8 @@ class StarTopology:
                 f"{self.workers} workers and {self.servers} servers: allowed are at least one "
                 f"of each and {HOSTS_MAX} hosts together"
             )
+        if self.faults is not None and self.target != "soft":
+            raise BadTopology(f"target '{self.target}' has no faults of links; 'soft' has")
         self.shape  # noqa: B018  a bad rate is refused here, not when the network is built
 
     @property
@@ -188,6 +193,12 @@ class StarNetwork:
             name or host, argv, node=self.host(host), env=env, on_event=on_event
         )
 
+    def set_link(self, host: str, *, up: bool) -> None:
+        """Cut the link of a host, at the switch's end, or mend it."""
+        self.host(host)  # refuses one that is not there
+        interface = next(link.switch_interface for link in self._links if link.host == host)
+        run_tool(["ip", "link", "set", "dev", interface, "up" if up else "down"])
+
     def snapshot(self) -> links.Snapshot:
         """Read the counters of all links; keys are host names, see `links.difference`."""
         return links.take_snapshot(self._links)
@@ -207,6 +218,7 @@ class StarNetwork:
             grpc_port=_GRPC_PORT,
             device_id=1,
             port_macs={spec.port: spec.mac for spec in self.topology.hosts},
+            faults=self.topology.faults,
         )
         for spec in self.topology.hosts:
             self._add_host(net, spec)

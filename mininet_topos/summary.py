@@ -8,12 +8,11 @@ from datetime import datetime
 from importlib import metadata
 from typing import Any
 
-import numpy as np
-
 from controller.artifacts import Artifact
 from mininet_topos.mode import ModeResult
 from mininet_topos.options import RunOptions
 from mininet_topos.plan import Plan
+from workloads.snapshots import Snapshots
 from workloads.workload import Workload
 
 SCHEMA = 1
@@ -82,13 +81,14 @@ def summarize(
 
 def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str, Any]:
     """One entry of `modes`."""
-    rounds = [result.rounds[index] for index in sorted(result.rounds)]
+    rounds = [list(result.rounds[index].values()) for index in sorted(result.rounds)]
     slowest = [max(round_, key=_round_s) for round_ in rounds]
     phases = {phase: [worker[f"{phase}_s"] for worker in slowest] for phase in PHASES}
     round_s = [_round_s(worker) for worker in slowest]
     names = {"ps0": "server"} | {
         f"w{rank}": f"worker{rank + 1}" for rank in range(len(result.traffic) - 1)
     }
+    commits = [result.commits[round_] for round_ in sorted(result.commits)]
     links = {names[host]: counters for host, counters in result.traffic.items()}
     return {
         "model_sha256": result.server_done["model_sha256"],
@@ -96,7 +96,7 @@ def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str
         "round_s_median": statistics.median(round_s),
         "phases_s": phases,
         "server_phases_s": {
-            phase: [commit[f"{phase}_s"] for commit in result.commits] for phase in SERVER_PHASES
+            phase: [commit[f"{phase}_s"] for commit in commits] for phase in SERVER_PHASES
         },
         "bytes": {
             name: {"to_switch": link.to_switch.bytes, "from_switch": link.to_host.bytes}
@@ -114,8 +114,11 @@ def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str
         "switch_answers": all(result.switch_answers),
         "counters": result.reasons,
         "server_counters": result.server_done["counters"],
-        "retransmissions": sum(worker["retransmissions"] for worker in result.workers_done),
+        "retransmissions": sum(
+            worker["retransmissions"] for worker in result.workers_done.values()
+        ),
         "packets_per_push": packets_per_push(rounds, lanes),
+        "faults": [injected.record() for injected in result.faults],
     }
 
 
@@ -126,13 +129,15 @@ def _round_s(worker: dict[str, Any]) -> float:
 
 def quality(result: ModeResult, workload: Workload, round_s: list[float]) -> dict[str, Any]:
     """The metrics of the snapshots of the model, measured on the test part."""
-    with np.load(result.folder / "snapshots.npz", allow_pickle=False) as file:
-        measured = [workload.evaluate(model) for model in file["models"]]
-        rounds: list[int] = file["rounds"].tolist()
+    snapshots = Snapshots(result.folder / "snapshots").load()
+    measured = {rounds: workload.evaluate(model) for rounds, model in snapshots}
     return {
-        "round": rounds,
-        "elapsed_s": [sum(round_s[:count]) for count in rounds],
-        "metrics": {name: [each[name] for each in measured] for name in measured[0]},
+        "round": list(measured),
+        "elapsed_s": [sum(round_s[:rounds]) for rounds in measured],
+        "metrics": {
+            name: [each[name] for each in measured.values()]
+            for name in next(iter(measured.values()))
+        },
     }
 
 
@@ -148,7 +153,7 @@ def packets_per_push(rounds: list[list[dict[str, Any]]], lanes: int) -> dict[str
 
 def hot_coverage(result: ModeResult) -> float:
     """The share of pushed gradients that were hot."""
-    pushes = [worker for round_ in result.rounds.values() for worker in round_]
+    pushes = [worker for round_ in result.rounds.values() for worker in round_.values()]
     hot = sum(push["hot_keys"] for push in pushes)
     total = hot + sum(push["cold_keys"] for push in pushes)
     return hot / total if total else 0.0

@@ -54,7 +54,7 @@ def config(socket: Path, address: str = "127.0.0.1:9", placed: Placed = Placed.J
         Attachment(host, "02:00:00:00:00:01", port) for host, port in ports(WORKERS).items()
     )
     return KeeperConfig(
-        str(socket), address, "soft", 1, "02:00:00:00:00:fe", hosts, placed, 1, 0, 4, 1
+        str(socket), address, "soft", 1, "libra", "02:00:00:00:00:fe", hosts, placed, 1, 0, 4, 1
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from controller.artifacts import Artifact
 from controller.identify import Heat
+from controller.tables import Membership
 from host_stack.job import Job
 from host_stack.placement import Placement, heat_based
 from mininet_topos.mode import ModeRun
@@ -34,17 +35,24 @@ def mode_run(mode: str, folder: Path, hot: int = 100) -> ModeRun:
     return ModeRun(mode, OPTIONS, plan(hot), ARTIFACT, folder)
 
 
+def membership_of(run: ModeRun) -> Membership:
+    """The job as the controller installs it first."""
+    job = run.files.job(500)
+    keeper = run.files.keeper(Path("/run/job.sock"))
+    return keeper.membership(job, job.epoch, job.fraction_bits)
+
+
 @pytest.mark.parametrize("mode", ["libra", "fallback", "server-only"])
 def test_the_files_of_a_mode(mode: str, tmp_path: Path) -> None:
     """Workers and server read the same job, training and placement that was decided."""
-    mode_run(mode, tmp_path)._write_files(num_keys=500)
+    mode_run(mode, tmp_path).files.write(500, Path("/run/job.sock"))
     job = Job.load(tmp_path / "job.json")
     assert (job.num_keys, job.fraction_bits, job.layout) == (500, 33, LAYOUT)
     assert len(job.workers) == 3
     assert job.server not in job.workers
     training = Training.load(tmp_path / "training.json")
     assert (training.rounds, training.batch, training.seed) == (7, 32, 5)
-    placement = Placement.load(tmp_path / "placement.npz")
+    placement = Placement.load(tmp_path / "placement-1.npz")
     assert len(placement) == (0 if mode == "server-only" else 100)
     assert placement.layout == LAYOUT
 
@@ -52,7 +60,7 @@ def test_the_files_of_a_mode(mode: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("hot", "rows"), [(0, 1), (32, 1), (33, 2), (65, 4), (8192 * 32, 8192)])
 def test_a_job_gets_a_power_of_two_of_rows(hot: int, rows: int, tmp_path: Path) -> None:
     """The smallest aligned block that holds the placement, which the switch accepts."""
-    membership = mode_run("libra", tmp_path, hot)._membership()
+    membership = membership_of(mode_run("libra", tmp_path, hot))
     membership.check(LAYOUT)
     assert (membership.row_base, membership.rows) == (0, rows)
     assert membership.fraction_bits == 33
@@ -61,8 +69,7 @@ def test_a_job_gets_a_power_of_two_of_rows(hot: int, rows: int, tmp_path: Path) 
 def test_members_hang_where_the_topology_says(tmp_path: Path) -> None:
     """Addresses of the job and ports of the switch belong together."""
     run = mode_run("libra", tmp_path)
-    run._write_files(num_keys=500)
-    job, membership = Job.load(tmp_path / "job.json"), run._membership()
+    job, membership = run.files.job(500), membership_of(run)
     assert tuple(worker.address for worker in membership.workers) == job.workers
     assert membership.server.address == job.server
     assert [worker.port for worker in membership.workers] == [2, 3, 4]
@@ -79,8 +86,9 @@ def test_events_are_recorded(tmp_path: Path) -> None:
     run._take(Event("server", "ready", {}))
     run._take(Event("server", "done", {"model_sha256": "ab"}))
     run._take(Event("worker2", "done", {"retransmissions": 3}))
+    run._take(Event("scheduler", "done", {}))
     result = run.result
     assert [len(result.rounds[number]) for number in (0, 1)] == [2, 1]
-    assert result.commits == [{"round": 0}]
+    assert result.commits == {0: {"round": 0}}
     assert result.server_done == {"model_sha256": "ab"}
-    assert result.workers_done == [{"retransmissions": 3}]
+    assert result.workers_done == {"worker2": {"retransmissions": 3}}

@@ -26,6 +26,7 @@ from mininet_topos.summary import (
     summarize,
 )
 from tests.host_support import LAYOUT
+from workloads.snapshots import Snapshots
 from workloads.workload import Workload
 
 DATASET = "synthetic:examples=400,features=60,nnz=4"
@@ -54,21 +55,24 @@ def link(up: int, down: int) -> LinkCounters:
 def mode_result(folder: Path, workload: Workload, scale: int = 1) -> ModeResult:
     """A mode that ran three rounds with two workers."""
     folder.mkdir()
-    models = np.zeros((2, workload.model.num_keys), np.float32)
-    np.savez(
-        folder / "snapshots.npz",
-        rounds=np.array([0, 3]), elapsed_s=np.array([0.0, 1.5]), models=models,
-    )  # fmt: skip
+    for rounds in (3, 0):
+        Snapshots(folder / "snapshots").save(rounds, np.zeros(workload.model.num_keys, np.float32))
     result = ModeResult(folder)
     for number in (2, 0, 1):
-        result.rounds[number] = [push(64, 36, 3), push(33, 67, 2, slow=1.0 + number)]
+        result.rounds[number] = {
+            "worker1": push(64, 36, 3),
+            "worker2": push(33, 67, 2, slow=1.0 + number),
+        }
     result.traffic = {
         "ps0": link(1000 * scale, 3000 * scale),
         "w0": link(1500, 700),
         "w1": link(1600, 800),
     }
     result.server_done = {"model_sha256": "ab" * 32, "counters": {"cold_keys": 9}}
-    result.workers_done = [{"retransmissions": 2}, {"retransmissions": 3}]
+    result.workers_done = {
+        "worker1": {"retransmissions": 2},
+        "worker2": {"retransmissions": 3},
+    }
     result.reasons = {"aggregated": 4}
     return result
 

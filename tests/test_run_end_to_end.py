@@ -96,7 +96,7 @@ def check_byte_model(summary: dict, folder: Path) -> None:
     pushes = [[workload.keys(rank, number) for rank in range(workers)] for number in range(rounds)]
     for name in ("libra", "server-only"):
         mode = summary["modes"][name]
-        placement = Placement.load(folder / name / "placement.npz")
+        placement = Placement.load(folder / name / "placement-1.npz")
         cost = measure(placement, pushes)
         assert mode["server_counters"]["drained_rows"] == pytest.approx(rounds * cost.rows_touched)
         if name == "libra":

@@ -8,58 +8,53 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
-
-from host_stack.checkpoint import save_checkpoint
+from controller.jobapi.client import JobIncarnations
+from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.commit import Aggregate, Commit
 from host_stack.connect import open_transport, server_node
 from host_stack.fixedpoint import FloatArray
-from host_stack.incarnation import Incarnation, OwnIncarnations
 from host_stack.job import Job
 from host_stack.layout import SERVER_RANK
-from host_stack.placement import Placement
 from host_stack.probe import probe
 from host_stack.server import Server
+from workloads.holds import Holds
 from workloads.optimizers import Optimizer, make_optimizer
+from workloads.snapshots import Snapshots
 from workloads.training import Training, emit, run_role
 
-PLACEMENT_VERSION = 1
+CONTROLLER_S = 120.0
+"""How long the controller may take to give the server its epoch."""
 
 
 class Recorder:
-    """Emits commits, and keeps snapshots of the model so that quality is measured afterwards."""
+    """Emits commits, and keeps snapshots and checkpoints of the model on disk."""
 
     def __init__(self, folder: Path, training: Training, optimizer: Optimizer) -> None:
-        self._folder = folder
+        self._checkpoint = folder / "checkpoint.npz"
+        self._snapshots = Snapshots(folder / "snapshots")
         self._training = training
         self._optimizer = optimizer
-        self.rounds: list[int] = []
-        self.snapshots: list[FloatArray] = []
 
-    def snapshot(self, rounds: int, parameters: FloatArray) -> None:
-        """Keep a copy of the model after `rounds` rounds."""
-        self.rounds.append(rounds)
-        self.snapshots.append(parameters.copy())
+    def begin(self, parameters: FloatArray, *, resume: bool) -> int:
+        """Take up the last checkpoint, if there is one to resume from; return rounds committed."""
+        if resume and self._checkpoint.exists():
+            rounds, saved, state = load_checkpoint(self._checkpoint)
+            parameters[:] = saved
+            self._optimizer.load_state(state)
+            return rounds
+        self._snapshots.save(0, parameters)
+        return 0
 
     def on_commit(self, commit: Commit, parameters: FloatArray, aggregate: Aggregate) -> None:
         """Called by the server after each round."""
         del aggregate
         rounds = commit.round + 1
         if rounds % self._training.evaluate_every == 0 or rounds == self._training.rounds:
-            self.snapshot(rounds, parameters)
+            self._snapshots.save(rounds, parameters)
         every = self._training.checkpoint_every
         if every and rounds % every == 0:
-            path = self._folder / "checkpoint.npz"
-            save_checkpoint(path, rounds, parameters, self._optimizer.state())
+            save_checkpoint(self._checkpoint, rounds, parameters, self._optimizer.state())
         emit("commit", **asdict(commit))
-
-    def save(self) -> None:
-        """Write the snapshots: `rounds`, `models` (float32[snapshots, num_keys])."""
-        np.savez(
-            self._folder / "snapshots.npz",
-            rounds=np.array(self.rounds),
-            models=np.stack(self.snapshots),
-        )
 
 
 def model_sha256(parameters: FloatArray) -> str:
@@ -67,7 +62,7 @@ def model_sha256(parameters: FloatArray) -> str:
     return hashlib.sha256(parameters.astype("<f4").tobytes()).hexdigest()
 
 
-def serve(folder: Path) -> None:
+def serve(folder: Path, controller: Path, holds: Holds, *, resume: bool) -> None:
     """Serve all rounds; emits `ready`, a `commit` for each round and `done`."""
     job = Job.load(folder / "job.json")
     training = Training.load(folder / "training.json")
@@ -76,35 +71,44 @@ def serve(folder: Path) -> None:
     optimizer = make_optimizer(
         training.optimizer, job.num_keys, learning_rate=training.learning_rate
     )
-    placement = Placement.load(folder / "placement.npz")
     recorder = Recorder(folder, training, optimizer)
+    round_ = recorder.begin(parameters, resume=resume)
+    incarnations = JobIncarnations(controller, job.job)
+    first = incarnations.begin(round_, resumed=resume, timeout_s=CONTROLLER_S)
     transport = open_transport(job, job.server)
     node = server_node(job, job.server)
     server = Server(
         job,
-        Incarnation(job.epoch, 0, job.fraction_bits, PLACEMENT_VERSION, placement),
+        first,
         parameters,
         optimizer,
         transport,
         node,
-        OwnIncarnations(),
+        incarnations,
         recorder.on_commit,
+        resumed=[round_] * len(job.workers) if resume else None,
+        on_phase=holds.at,
     )
     node.start()
-    emit("ready", switch=len(placement) > 0 and probe(job, SERVER_RANK, transport))
-    recorder.snapshot(0, parameters)
+    # Later on, the switch may be in another epoch already, or be dead.
+    switch = not resume and len(first.placement) > 0 and probe(job, SERVER_RANK, transport)
+    emit("ready", switch=switch, round=round_, epoch=first.epoch)
     server.run(training.rounds)
-    recorder.save()
     emit("done", model_sha256=model_sha256(parameters), counters=server.statistics())
     node.finalize()
+    incarnations.close()
     transport.close()
 
 
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="train_server", description="The server of a job.")
-    parser.add_argument("folder", type=Path, help="job.json, training.json and placement.npz")
-    serve(parser.parse_args().folder)
+    parser.add_argument("folder", type=Path, help="job.json and training.json")
+    parser.add_argument("controller", type=Path, help="socket of the job's controller")
+    parser.add_argument("--resume", action="store_true", help="go on at the last checkpoint")
+    parser.add_argument("--hold", action="append", default=[], help="wait at ROUND:PHASE")
+    given = parser.parse_args()
+    serve(given.folder, given.controller, Holds(given.hold), resume=given.resume)
 
 
 if __name__ == "__main__":

@@ -15,27 +15,40 @@ from host_stack.incarnation import Moved
 from host_stack.job import Job
 from host_stack.probe import probe
 from host_stack.worker import Worker
+from workloads.holds import Holds
 from workloads.training import Training, await_start, emit, run_role
 from workloads.workload import Workload
 
 
-def train(folder: Path, rank: int) -> None:
-    """Train the worker's share of every round; emits one `round` event each."""
+def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool) -> None:
+    """Train the worker's share of every round; emits one `round` event each.
+
+    One that takes the place of a worker that died begins with the open round.
+    """
     job = Job.load(folder / "job.json")
     address = job.worker_address(rank)
     training = Training.load(folder / "training.json")
     workload = training.open_workload(len(job.workers))
     transport = open_transport(job, address, groups=(job.group,))
     node = worker_node(job, address)
-    worker = Worker(job, rank, transport, node)
+    worker = Worker(
+        job,
+        rank,
+        transport,
+        node,
+        lambda tag, step, keys, gradients: holds.at("push", step),
+    )
     node.start()
     round_ = worker.start()
-    worker.fetch(workload.keys(rank, round_))
-    on_switch = len(worker.incarnation.placement) > 0 and probe(job, rank, transport)
-    emit("ready", switch=on_switch)
+    on_switch = False
+    if not rejoin:  # later on, the switch may be in another epoch already, or be dead
+        worker.fetch(workload.keys(rank, round_))
+        on_switch = len(worker.incarnation.placement) > 0 and probe(job, rank, transport)
+    emit("ready", switch=on_switch, round=round_)
     await_start()
     while round_ < training.rounds:
         try:
+            holds.at("compute", round_)
             _train_round(worker, workload, training, rank, round_)
             round_ += 1
         except Moved as moved:
@@ -65,10 +78,12 @@ def _train_round(
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="train_worker", description="A worker of a job.")
-    parser.add_argument("folder", type=Path, help="job.json, training.json and placement.npz")
+    parser.add_argument("folder", type=Path, help="job.json and training.json")
     parser.add_argument("rank", type=int, help="position of this host in the job, from 0")
-    arguments = parser.parse_args()
-    train(arguments.folder, arguments.rank)
+    parser.add_argument("--rejoin", action="store_true", help="take the place of one that died")
+    parser.add_argument("--hold", action="append", default=[], help="wait at ROUND:PHASE")
+    given = parser.parse_args()
+    train(given.folder, given.rank, Holds(given.hold), rejoin=given.rejoin)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ async def run(folder: Path) -> None:
     """Keep the job of a folder until the process is ended."""
     job = Job.load(folder / "job.json")
     config = KeeperConfig.load(folder / "keeper.json")
-    keeper = Keeper(folder, config, job, Artifact.load(), report)
+    keeper = Keeper(folder, config, job, Artifact.load(config.program), report)
     server = await serve(keeper)
     keeping = asyncio.create_task(keeper.keep())
     try:

@@ -35,6 +35,7 @@ class KeeperConfig:
     Attributes:
         socket: path of the Unix-domain socket of the job API.
         address, target, device_id: the switch, as P4Runtime has it.
+        program: name of the compiled program that it runs.
         switch_mac: its own.
         hosts: who hangs at which port.
         placed: what of the job is on the switch.
@@ -45,6 +46,7 @@ class KeeperConfig:
     address: str
     target: str
     device_id: int
+    program: str
     switch_mac: str
     hosts: tuple[Attachment, ...]
     placed: Placed

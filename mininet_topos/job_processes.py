@@ -1,0 +1,138 @@
+"""The processes of a job in an emulation: started, killed, and started again."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from mininet_topos.processes import OnEvent, SupervisedProcess
+from mininet_topos.star import StarNetwork
+
+CONTROLLER = "controller"
+SERVER = "server"
+SCHEDULER = "scheduler"
+SWITCH = "switch"
+SCHEDULER_PORT = 9700
+
+
+def worker_name(rank: int) -> str:
+    """The name of a worker's process: they are counted from 1 for people."""
+    return f"worker{rank + 1}"
+
+
+class JobProcesses:
+    """Scheduler, controller, server and workers of one job, and the switch.
+
+    Attributes:
+        workers: the names of the workers' processes, by rank.
+        socket: where the controller serves the job API.
+    """
+
+    def __init__(
+        self,
+        network: StarNetwork,
+        folder: Path,
+        on_event: OnEvent,
+        holds: Mapping[str, Sequence[str]],
+    ) -> None:
+        """Of a job whose files are in `folder`; `holds` are points at which processes wait."""
+        topology = network.topology
+        self._network = network
+        self._folder = folder
+        self._on_event = on_event
+        self._holds = holds
+        self._hosts = {SERVER: topology.server_hosts[0]} | {
+            worker_name(host.rank): host for host in topology.worker_hosts
+        }
+        self.workers = [worker_name(host.rank) for host in topology.worker_hosts]
+        self._down: set[str] = set()
+        self._stack = ExitStack()
+        # A path for a socket may have 107 bytes, the folder's path any length.
+        private = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="libra-"))
+        self.socket = Path(private) / "job.sock"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def __getitem__(self, name: str) -> SupervisedProcess:
+        """A process by its name."""
+        if name == SWITCH:
+            process: SupervisedProcess = self._network.switch.process
+            return process
+        return self._network.processes[name]
+
+    def start(self, name: str, *, again: bool = False) -> SupervisedProcess:
+        """Start a process; `again` says that it takes the place of one that died."""
+        self._down.discard(name)
+        if name == SWITCH:
+            self._network.switch.start()
+            return self[name]
+        argv = [sys.executable, "-m", *self._command(name, again)]
+        if name == CONTROLLER:
+            return self._network.processes.start(name, argv, on_event=self._on_event)
+        host = self._hosts[SERVER if name == SCHEDULER else name].name
+        process = self._network.start(host, argv, name=name, on_event=self._on_event)
+        if again:
+            process.go()
+        return process
+
+    def kill(self, name: str) -> None:
+        """Kill a process, by SIGKILL; until it is started again it may be missing."""
+        self._down.add(name)
+        if name == SWITCH:
+            self._network.switch.kill()
+        else:
+            self[name].kill()
+
+    def restart(self, name: str) -> None:
+        """Start again what was killed."""
+        self.start(name, again=True)
+
+    def set_link(self, name: str, *, up: bool) -> None:
+        """Cut the link of a process's host, or mend it."""
+        self._network.set_link(self._hosts[name].name, up=up)
+
+    def release(self, name: str) -> None:
+        """Let a process go on that waits."""
+        self[name].go()
+
+    def check(self) -> None:
+        """Raise the error of a process that failed, or that has ended where it must not.
+
+        Those that were killed here, and are to be started again, may be missing.
+        """
+        for name in (CONTROLLER, SWITCH):
+            if name not in self._down:
+                self[name].require_running()
+        self._network.processes.check()
+
+    def _command(self, name: str, again: bool) -> list[str]:
+        folder = str(self._folder)
+        holds = [word for point in self._holds.get(name, ()) for word in ("--hold", point)]
+        if name == CONTROLLER:
+            return ["controller.keeper", folder]
+        if name == SCHEDULER:
+            return [
+                *("host_stack.kv.scheduler", "--host", self._hosts[SERVER].ip),
+                *("--port", str(SCHEDULER_PORT), "--workers", str(len(self.workers))),
+                *("--servers", "1"),
+            ]
+        if name == SERVER:
+            resume = ["--resume"] if again else []
+            return ["workloads.train_server", folder, str(self.socket), *resume, *holds]
+        rejoin = ["--rejoin"] if again else []
+        rank = str(self._hosts[name].rank)
+        return ["workloads.train_worker", folder, rank, *rejoin, *holds]

@@ -1,0 +1,102 @@
+"""What `--fault` takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from mininet_topos.faults import Action, BadFault, Fault, FaultPlan
+from mininet_topos.options import RunOptions
+from softswitch.faults import LinkFaults
+
+
+def test_all_kinds_of_faults_are_read() -> None:
+    """Faults of links, and what happens at a point of a round, in the order of the text."""
+    plan = FaultPlan.parse(
+        "loss=0.05, seed=7,kill=switch@r10,kill=worker1@r5:push+2.5s,cut=w0@r4+2s,dead=switch@r9"
+    )
+    assert plan.links == LinkFaults(loss=0.025, seed=7)
+    assert plan.faults == (
+        Fault(Action.KILL, "switch", 10, None, 1.0),
+        Fault(Action.KILL, "worker1", 5, "push", 2.5),
+        Fault(Action.CUT, "worker1", 4, None, 2.0),
+        Fault(Action.DEAD, "switch", 9, None, 1.0),
+    )
+    assert plan.holds() == {"worker1": ["5:push"]}
+
+
+def test_probabilities_are_from_host_to_host() -> None:
+    """A packet passes two links: each gets half of what was asked for."""
+    links = FaultPlan.parse("loss=0.2,dup=0.1,reorder=0.3,spike=0.02,spike_delay=30ms").links
+    assert links == LinkFaults(0.1, 0.05, 0.15, spike=0.01, spike_delay_s=0.03)
+
+
+def test_nothing_is_no_fault() -> None:
+    """An empty text is a run without faults."""
+    assert not FaultPlan.parse("")
+    assert FaultPlan.parse("loss=0.1")
+    assert FaultPlan.parse("kill=server@r0")
+
+
+def test_a_point_is_waited_at_by_whom_it_concerns() -> None:
+    """Workers wait in their phases, the server in its own, whoever is to die."""
+    plan = FaultPlan.parse(
+        "kill=switch@r1:compute,kill=worker2@r1:push,kill=worker2@r2:drain,kill=server@r3:push"
+    )
+    assert plan.holds() == {
+        "worker1": ["1:compute", "3:push"],
+        "worker2": ["1:push"],
+        "server": ["2:drain"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("loss", "WORD=VALUE"),
+        ("kills=switch@r1", "known are loss"),
+        ("loss=0.1,loss=0.2", "twice"),
+        ("loss=2", "allowed is 0 to 1"),
+        ("loss=x", "probability"),
+        ("kill=switch", "@rROUND"),
+        ("kill=switch@r1:sleep", "phases of a round are compute"),
+        ("kill=switch@r1+2", "SECONDS"),
+        ("kill=switch@r1+9999s", "600"),
+        ("kill=switch@r1;reboot", "@rROUND"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
+    """The error names the item and what is allowed."""
+    with pytest.raises(BadFault, match=message):
+        FaultPlan.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kill=worker5@r1", "allowed are switch, controller, server, worker1"),
+        ("cut=switch@r1", "allowed are server, worker1"),
+        ("kill=switch@r60", "rounds are 0 to 59"),
+        ("dead=switch@r1", "backup-path"),
+        ("dead=server@r1", "only the switch"),
+    ],
+)
+def test_what_a_run_cannot_have_is_refused(text: str, message: str) -> None:
+    """Options are checked before anything starts."""
+    with pytest.raises(BadFault, match=message):
+        RunOptions(faults=FaultPlan.parse(text))
+
+
+def test_bmv2_has_no_faults_of_links() -> None:
+    """It cannot make them; its processes can die."""
+    with pytest.raises(BadFault, match="--target soft"):
+        RunOptions(target="bmv2", faults=FaultPlan.parse("loss=0.1"))
+    RunOptions(target="bmv2", faults=FaultPlan.parse("kill=switch@r3"))
+
+
+def test_the_baseline_has_no_faults() -> None:
+    """Mode server-only is what the others are compared with, unless it is alone."""
+    plan = FaultPlan.parse("loss=0.1")
+    options = RunOptions(faults=plan)
+    assert options.faults_of("libra") == plan
+    assert not options.faults_of("server-only")
+    assert RunOptions(faults=plan, modes=("server-only",)).faults_of("server-only") == plan
