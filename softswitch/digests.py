@@ -27,8 +27,7 @@ class DigestQueue:
         self._by_index = list(digests.values())
         self._switch = switch
         self._size = 1 + max((digest_words(d) for d in self._by_index), default=1)
-        self._poll = select.poll()
-        self._poll.register(switch.lib.ss_digest_event(switch.ctx), select.POLLIN)
+        self._event = switch.lib.ss_digest_event(switch.ctx)
 
     def enable(self, name: str, enabled: bool) -> None:
         """Let packets send a digest, or not; every message is forgotten."""
@@ -39,7 +38,9 @@ class DigestQueue:
 
     def wait(self, timeout_s: float) -> None:
         """Wait until there are messages, `wake` is called or the time is over."""
-        self._poll.poll(max(timeout_s, 0) * 1000)
+        poll = select.poll()
+        poll.register(self._event, select.POLLIN)
+        poll.poll(max(timeout_s, 0) * 1000)
 
     def wake(self) -> None:
         """End somebody's `wait`."""

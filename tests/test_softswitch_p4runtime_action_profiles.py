@@ -169,6 +169,14 @@ def test_one_shots_are_read_back_as_written(switch: Served) -> None:
             items[0].weight = 4
             switch.client.write(modify(table_entry=wanted))
         switch.client.write(delete(table_entry=wanted))
+    sets = action.action_profile_action_set
+    sets.action_selection_mode = p4r.ActionProfileActionSet.HASH
+    sets.size_semantics = p4r.ActionProfileActionSet.SUM_OF_WEIGHTS
+    switch.client.write(insert(table_entry=entry(switch, action)))
+    switch.client.write(delete(table_entry=entry(switch, action)))
+    sets.action_selection_mode = p4r.ActionProfileActionSet.RANDOM
+    error = refused(switch.client, insert(table_entry=entry(switch, action)))
+    assert code(error) == number(Code.UNIMPLEMENTED)
     too_many = p4r.TableAction(
         action_profile_action_set=p4r.ActionProfileActionSet(action_profile_actions=items * 2)
     )

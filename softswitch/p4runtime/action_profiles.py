@@ -15,7 +15,7 @@ from finsy.proto import p4r
 
 from softswitch.dataplane import DataPlane, GroupMember, Reference
 from softswitch.p4runtime import values
-from softswitch.p4runtime.errors import exhausted, invalid, not_found
+from softswitch.p4runtime.errors import exhausted, invalid, not_found, unimplemented
 from softswitch.p4runtime.schema import Schema
 from softswitch.p4runtime.schema_profiles import ProfileInfo
 from softswitch.p4runtime.translate import action_to_wire, named, params_from_wire
@@ -173,6 +173,7 @@ class ActionProfiles:
         self, info: ProfileInfo, message: p4r.ActionProfileActionSet, replaced: Use | None
     ) -> Reference:
         items = message.action_profile_actions
+        _check_modes(info, message)
         if not info.with_selector:
             raise invalid(f"action profile {info.name} has no selector: it takes no action sets")
         if self._by_id[info.id] - (replaced is not None and not replaced.one_shot):
@@ -235,6 +236,16 @@ def one_shot_to_wire(message: p4r.ActionProfileActionSet) -> p4r.TableAction:
             param.value = values.encode(int.from_bytes(param.value, "big"))
         _shorten_port(item)
     return result
+
+
+def _check_modes(info: ProfileInfo, message: p4r.ActionProfileActionSet) -> None:
+    """Raise P4RuntimeError unless an action set asks for what its selector does anyway."""
+    modes, sizes = p4r.ActionProfileActionSet.HASH, p4r.ActionProfileActionSet.SUM_OF_WEIGHTS
+    if message.action_selection_mode not in (0, modes):
+        raise unimplemented(f"action profile {info.name} selects by its hash only")
+    own = p4r.ActionProfileActionSet.SUM_OF_MEMBERS if info.sum_of_members else sizes
+    if message.size_semantics not in (0, own):
+        raise unimplemented(f"action profile {info.name} measures groups in one way only")
 
 
 def _action(info: ProfileInfo, message: p4r.Action) -> tuple[str, tuple[int, ...]]:
