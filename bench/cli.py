@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bench import placement as placing
 from bench.switch import FULL, QUICK, run
 from bench.switch_plots import draw
 from controller.artifacts import program_with
@@ -67,6 +68,28 @@ def switch(
         draw(record, out)
         (out / "switch.json").write_text(text)
         console.print(f"plots: {out}", markup=False, highlight=False)
+
+
+@app.command()
+def placement(
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the result here.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, in seconds.")] = False,
+) -> None:
+    """Measure identifying, placing and packing up to a million hot keys, beside plain Python."""
+    if json_path is not None and not json_path.absolute().parent.is_dir():
+        raise BadInput(f"{json_path}: there is no folder {json_path.absolute().parent}")
+    console = Console()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    record = placing.run(placing.QUICK if quick else placing.FULL, say)
+    for name, value in record["conditions"].items():
+        say(f"  {name}: {value}")
+    if json_path is not None:
+        json_path.write_text(json.dumps(record, indent=2) + "\n")
 
 
 def show(console: Console, record: dict[str, Any]) -> None:

@@ -69,7 +69,7 @@ def spread(load: IntArray, present: MaskArray, masks: IntArray) -> MaskArray:
     Returns:
         bool[m, L], the keys that use their second cell; a subset of `present`.
     """
-    moved = np.zeros_like(present)
+    first, second = present.copy(), np.zeros_like(present)
     load = load.copy()
     ideal = ideal_packets(int(load.sum()), len(load))
     others = np.arange(len(load)) ^ masks[:, np.newaxis]
@@ -77,34 +77,34 @@ def spread(load: IntArray, present: MaskArray, masks: IntArray) -> MaskArray:
         stirred = False
         for pair, other in enumerate(others):
             if load.max() <= ideal:
-                return moved
-            step = _step(load, load[other], present[pair] & ~moved[pair], moved[pair], ideal, other)
-            leave, back = step
-            change = leave.astype(np.int64) - back
-            load += change[other] - change
-            moved[pair] ^= leave | back
-            stirred |= bool((leave | back).any())
+                return second
+            change = _step(load, other, first[pair], second[pair], ideal)
+            if change is not None:
+                load += change[other] - change
+                stirred = True
         if not stirred:
             break
-    return moved
+    return second
 
 
 def _step(
-    here: IntArray,
-    there: IntArray,
-    first: MaskArray,
-    second: MaskArray,
-    ideal: int,
-    other: IntArray,
-) -> tuple[MaskArray, MaskArray]:
-    """Which keys of a pair leave for their second lane, and which come back; bool[L] each.
+    load: IntArray, other: IntArray, first: MaskArray, second: MaskArray, ideal: int
+) -> IntArray | None:
+    """Move keys of one pair; `first` and `second` (bool[L]) say which cell each uses, in place.
 
-    `here` and `there` are the loads of each key's first and second lane; `first` and `second` say
-    which cell it uses now.
+    Returns int64[L], 1 for a key that left its first lane and -1 for one that came back to it, or
+    None if none did.
     """
-    leave = first & (here > ideal) & (here - there >= 2)
-    back = second & (there > ideal) & (there - here >= 2)
-    # Two keys may leave one lane for the other: one from its first cell, one from its second.
-    both = leave & back[other]
-    leave &= ~both | (here - there >= 4)
-    return leave, back
+    over = load > ideal
+    surplus = load - load[other]
+    leave = first & over & (surplus >= 2)
+    back = second & over[other] & (surplus <= -2)
+    if back.any():
+        # Two keys may leave one lane for the other: one from its first cell, one from its second.
+        leave &= ~back[other] | (surplus >= 4)
+    elif not leave.any():
+        return None
+    changed = leave | back
+    first ^= changed
+    second ^= changed
+    return leave.astype(np.int64) - back

@@ -82,9 +82,9 @@ class Placement:
         self.pairs = RowPairs() if pairs is None else pairs
         if not len(self.keys) == len(self.lanes) == len(self.rows):
             raise BadInput("keys, lanes and rows of a placement must be of the same length")
-        self._check()
         self._order = np.argsort(self.keys)
         self._sorted = self.keys[self._order]
+        self._check()
         self._lane_bytes = self.lanes.astype(np.uint8)
 
     @classmethod
@@ -95,11 +95,13 @@ class Placement:
     def _check(self) -> None:
         layout = self.layout
         require_fit(len(self.keys), layout)
-        if len(np.unique(self.keys)) != len(self.keys):
+        if (self._sorted[1:] == self._sorted[:-1]).any():
             raise BadInput("a key is placed twice")
         within("lane", self.lanes, 0, layout.lanes)
         within("row", self.rows, 0, layout.rows)
-        if len(np.unique(self.lanes * layout.rows + self.rows)) != len(self.keys):
+        taken = np.zeros((layout.lanes, layout.rows), np.bool_)
+        taken[self.lanes, self.rows] = True
+        if np.count_nonzero(taken) != len(self.keys):
             raise BadInput("two keys are placed in one cell")
         self.pairs.check(layout, self.rows)
 
