@@ -60,6 +60,12 @@ def _ternary(masks: int) -> Callable[[np.random.Generator, int, int], tuple[Matc
     return key
 
 
+def _covered(kind: Kind, match: MatchKey) -> tuple[int, int]:
+    """What of a number is matched: bits and mask."""
+    mask = {"exact": _FULL, "lpm": _prefix(match.prefix_len)}.get(kind.name, match.mask)
+    return match.value & mask, mask
+
+
 def _prefix(length: int) -> int:
     return _FULL & ~(_FULL >> int(length))
 
@@ -88,11 +94,12 @@ def _measure(dataplane: DataPlane, kind: Kind, size: int, runs: int) -> dict[str
     # All different in every prefix that is used, so that no two entries are the same.
     a = rng.permutation(1 << 20)[:size] if size <= 1 << 20 else np.arange(size)
     keys = np.stack([a.astype(np.int64) << 12, rng.integers(0, 1 << 32, size)], axis=1)
-    entries: dict[tuple[MatchKey, ...], TableEntry] = {}
+    entries: dict[tuple[tuple[int, int], ...], TableEntry] = {}
     for i, (first, second) in enumerate(keys.tolist()):
         key = kind.key(rng, first, second)
-        masked = tuple(MatchKey(m.value & (m.mask or _FULL), m.mask, m.prefix_len) for m in key)
-        entries[masked] = TableEntry(key, i + 1 if kind.uses_priority else 0, _ACTION, (_PORT,))
+        entries[tuple(_covered(kind, m) for m in key)] = TableEntry(
+            key, i + 1 if kind.uses_priority else 0, _ACTION, (_PORT,)
+        )
     begin = time.perf_counter()
     for entry in entries.values():
         dataplane.table_add(kind.table, entry)
