@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.ticker import EngFormatter
+
 from mininet_topos.plot_style import COLOURS, DPI, grid, style
 
 Rows = Sequence[dict[str, Any]]
@@ -36,8 +38,9 @@ def _costs(record: dict[str, Any], path: Path) -> None:
     figure, axes = grid(2, 2, 6.5)
     _lines(axes[0][0], record["by_lanes"], "program", "lanes_used", "lanes in use")
     _lines(axes[0][1], record["by_table"], "kind", "entries", "entries of the table")
-    axes[0][1].set_xscale("log")
-    axes[0][1].set_yscale("log")
+    axes[0][1].set(xscale="log", yscale="log", ylim=(10, None))
+    for axis in (axes[0][1].xaxis, axes[0][1].yaxis):
+        axis.set_major_formatter(EngFormatter(sep=""))
     _lines(axes[1][0], record["by_size"], None, "bytes", "bytes of a packet, routed only")
     ports = record["by_ports"]
     axes[1][1].plot([p["ports"] for p in ports], [p["packets_per_s"] for p in ports], "o-")
