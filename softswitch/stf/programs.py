@@ -49,7 +49,7 @@ class P4Compiler:
             result = _run([self.command, "--version"])
         except CannotCompile:
             return None
-        words = re.findall(r"[0-9]+(?:\.[0-9]+)+[^\s)]*", result.stdout)
+        words = re.findall(r"[0-9]+(?:\.[0-9]+)+[^\s)]*", result.stdout + result.stderr)
         return words[0] if words else "unknown"
 
     def compile(self, case: Case) -> Path:
