@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="preloads the sanitizers"),
 ]
 
-COUNTS = {"packets": 30_000, "programs": 600, "messages": 2_000}
+COUNTS = {"packets": 15_000, "programs": 600, "messages": 2_000}
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -22,7 +22,7 @@ from tests.fuzz.packets import Packets
 from tests.fuzz.programs import Programs
 from tests.fuzz.run import CORPUS, ROOM_BYTES
 
-TARGETS: dict[str, Callable[[random.Random, list[bytes]], Any]] = {
+TARGETS: dict[str, Callable[..., Any]] = {
     "packets": Packets,
     "programs": Programs,
     "messages": Messages,
@@ -34,7 +34,8 @@ def main(
 ) -> tuple[int, int]:
     """Run inputs; return how many, and how many of them got far."""
     corpus = [path.read_bytes() for path in sorted((CORPUS / name).iterdir())]
-    target = TARGETS[name](random.Random(seed), corpus)
+    brief = {"brief": bool(limit)} if name == "packets" else {}
+    target = TARGETS[name](random.Random(seed), corpus, **brief)
     end = time.monotonic() + seconds
     done = 0
     with current.open("r+b") as file, mmap.mmap(file.fileno(), ROOM_BYTES) as room:
