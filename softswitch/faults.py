@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from softswitch.errors import InvalidArgument
+from softswitch.ports import MAX_PORT
 
 FILE_SCHEMA = 1
 MAX_FILE_BYTES = 1 << 20
-MAX_PORT = 510
 MAX_TIME_S = 60.0
 MAX_DEPTH = 64
 MAX_RATE_BPS = 10**12

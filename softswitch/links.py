@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields, replace
 from softswitch.batch import Library
 from softswitch.binding import u64_array
 from softswitch.errors import InvalidArgument, ResourceExhausted
-from softswitch.faults import MAX_PORT, Direction, LinkFaults
+from softswitch.faults import Direction, LinkFaults
+from softswitch.ports import MAX_PORT
 
 _PROBABILITY_ONE = 1 << 53
 _DIRECTIONS = {Direction.RX: 0, Direction.TX: 1}
