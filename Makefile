@@ -11,7 +11,7 @@ TARGET ?=
 RUN_OPTIONS := $(if $(TARGET),--target $(TARGET)) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test shell fuzz lint p4 clean root
+.PHONY: help run bench test shell fuzz lint p4 clean root
 
 help: ## list the targets
 	@echo 'Libra: in-network aggregation of the hot parameters of sparse models'
@@ -27,6 +27,10 @@ help: ## list the targets
 run: root $(STAMP) ## train a model through the switch and without it, and report (needs root or sudo)
 	@setup/packages.sh emulation compiler
 	@setup/as_root.sh $(VENV)/bin/libra run $(RUN_OPTIONS)
+
+bench: root $(STAMP) ## measure the embedded switch against bmv2 and a bare reflector (needs root or sudo)
+	@setup/packages.sh emulation compiler
+	@setup/as_root.sh $(VENV)/bin/libra bench switch $(ARGS)
 
 # Before anything that takes long.
 root:

@@ -129,8 +129,3 @@ def _start(
         process.wait_until(tcp_probe(host, int(port)), f"gRPC server on {address}", READY_S)
     asyncio.run(job.install(address, name))
     return process
-
-
-def open_processes(folder: Path) -> ProcessGroup:
-    """The processes of a benchmark, with their logs in a folder."""
-    return ProcessGroup(folder)

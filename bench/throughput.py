@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.contenders import Contender, contender, open_processes, prefer
+from bench.contenders import Contender, contender, prefer
 from bench.job import BenchJob, NotAggregated
+from mininet_topos.processes import ProcessGroup
 
 Say = Callable[[str], None]
 
@@ -68,7 +69,7 @@ def measure(
 
     Must be called inside an emulation's namespaces.
     """
-    with ExitStack() as stack, open_processes(logs) as processes:
+    with ExitStack() as stack, ProcessGroup(logs) as processes:
         contenders = [
             stack.enter_context(contender(name, job, processes, window=turns.window))
             for name in names

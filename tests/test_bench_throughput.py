@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.contenders import contender, links, open_processes
+from bench.contenders import contender, links
 from bench.job import BenchJob
 from bench.throughput import Rates, ratio
 from bench.traffic import Generator, Load, TrafficFailed, open_socket
 from controller.artifacts import Artifact
 from host_stack.errors import BadInput
+from mininet_topos.processes import ProcessGroup
 from mininet_topos.tools import run_tool
 from softswitch.dataplane import DataPlane
 from tests.isolation import isolated
@@ -54,7 +55,7 @@ def test_counters_lie_inside_the_frame(counter_at: int) -> None:
 def test_the_generator_loses_and_repeats_nothing(tmp_path: Path) -> None:
     """Every frame is answered by the reflector; a missing answer is counted as lost."""
     job = BenchJob(Artifact.load())
-    with open_processes(tmp_path) as processes:
+    with ProcessGroup(tmp_path) as processes:
         with contender("reflector", job, processes, window=32) as reflector:
             first = reflector.measure(0.1)
             second = reflector.measure(0.1)
@@ -79,7 +80,7 @@ def test_the_switch_adds_up_what_it_answers(tmp_path: Path) -> None:
     job = BenchJob(Artifact.load(), workers=2, rows=64)
     DataPlane.load(job.artifact.device_config).close()
     with (
-        open_processes(tmp_path) as processes,
+        ProcessGroup(tmp_path) as processes,
         contender("soft", job, processes, window=16) as soft,
     ):
         sent = soft.measure(0.2)
