@@ -21,6 +21,7 @@ from controller.targets import TARGETS
 from host_stack.errors import BadInput, LibraError
 from mininet_topos.faults import FaultPlan
 from mininet_topos.options import MODES, RunOptions
+from mininet_topos.outcome import audit_lines, fault_lines
 from mininet_topos.runner import run as run_experiment
 from workloads.datasets import KNOWN
 from workloads.models import KNOWN as MODELS
@@ -120,6 +121,9 @@ def run(
             "docs/faults.md. Mode server-only stays without faults unless it is alone."
         ),
     ] = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Check that what was pushed is what was applied.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder of results.")] = DEFAULTS.out,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Also write run.json to this file.")
@@ -152,6 +156,7 @@ def run(
         evaluate_every=evaluate_every,
         checkpoint_every=checkpoint_every,
         faults=FaultPlan.parse(fault or ""),
+        audit=audit,
         out=out,
     )
     console = Console()
@@ -161,6 +166,8 @@ def run(
     show_summary(console, summary, folder)
     if len({entry["model_sha256"] for entry in summary["modes"].values()}) > 1:
         raise LibraError("the models of the modes differ: this is a defect, please report it")
+    if summary["audit"] is not None and not summary["audit"]["conserved"]:
+        raise LibraError("what was applied is not what was pushed: this is a defect, please report")
 
 
 def _plain(console: Console) -> Callable[[str], None]:
@@ -188,6 +195,8 @@ def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> Non
             f"speed-up {summary['speedup']:.2f}× over server-only; link bytes allow "
             f"{summary['bound']:.2f}×"
         )
+    for line in (*fault_lines(summary), *audit_lines(summary)):
+        _plain(console)(line)
     libra = summary["modes"].get("libra")
     if libra is not None and summary["hot_keys"] and not libra["switch_answers"]:
         _plain(console)("warning: the switch did not answer every host, see run.json")

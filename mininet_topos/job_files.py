@@ -57,6 +57,11 @@ class JobFiles:
         self.keeper(socket).save(self._folder / "keeper.json")
         self.placement().save(self._folder / "placement-1.npz")
 
+    @property
+    def fraction_bits(self) -> int:
+        """F."""
+        return self._plan.fraction_bits
+
     def placement(self) -> Placement:
         """The hot keys of the mode."""
         if self._mode == "server-only":
@@ -94,6 +99,7 @@ class JobFiles:
             seed=options.seed,
             evaluate_every=options.evaluate_every,
             checkpoint_every=options.checkpoint_every,
+            audit=options.audit,
         )
 
     def keeper(self, socket: Path) -> KeeperConfig:

@@ -13,6 +13,7 @@ from typing import Any
 
 from controller.artifacts import Artifact
 from controller.jobapi.client import read_status
+from host_stack.audit.check import AuditResult, audit
 from mininet_topos import job_processes as names
 from mininet_topos import links
 from mininet_topos.errors import NotReady
@@ -23,6 +24,7 @@ from mininet_topos.options import RunOptions
 from mininet_topos.plan import Plan
 from mininet_topos.processes import Event, SupervisedProcess
 from mininet_topos.star import StarNetwork, StarTopology
+from workloads.training import AUDIT_FOLDER
 
 READY_S = 60.0
 POLL_S = 0.2
@@ -48,6 +50,7 @@ class ModeResult:
     reasons: dict[str, int] = field(default_factory=dict)
     switch_answers: list[bool] = field(default_factory=list)
     faults: list[Injected] = field(default_factory=list)
+    audit: AuditResult | None = None
 
 
 class ModeRun:
@@ -83,6 +86,8 @@ class ModeRun:
             self.result.traffic = links.difference(network.snapshot(), before)
             self.result.reasons = read_status(job.socket, JOB_ID).reasons
             self._end(job)
+        if self._options.audit:
+            self.result.audit = audit(folder / AUDIT_FOLDER, self.files.fraction_bits)
         on_progress(self._options.rounds)
         return self.result
 

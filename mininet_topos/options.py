@@ -37,6 +37,7 @@ class RunOptions:
         sample: share of the training data that identifies the hot keys.
         transport: "batch" or "scapy".
         evaluate_every, checkpoint_every: rounds.
+        audit: record what is pushed and committed, and check it.
         faults: what goes wrong; see `faults_of`.
         out: folder of results.
     """
@@ -60,6 +61,7 @@ class RunOptions:
     transport: str = "batch"
     evaluate_every: int = 5
     checkpoint_every: int = 25
+    audit: bool = False
     faults: FaultPlan = field(default_factory=FaultPlan)
     out: Path = Path("out")
 

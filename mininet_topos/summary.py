@@ -11,6 +11,7 @@ from typing import Any
 from controller.artifacts import Artifact
 from mininet_topos.mode import ModeResult
 from mininet_topos.options import RunOptions
+from mininet_topos.outcome import outcome
 from mininet_topos.plan import Plan
 from workloads.snapshots import Snapshots
 from workloads.workload import Workload
@@ -64,6 +65,7 @@ def summarize(
         "versions": versions(artifact),
         "update_shares": plan.heat.cumulative(),
         "modes": modes,
+        **outcome(modes),
         "speedup": None,
         "bound": None,
         "hot_coverage": None,
@@ -119,6 +121,7 @@ def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str
         ),
         "packets_per_push": packets_per_push(rounds, lanes),
         "faults": [injected.record() for injected in result.faults],
+        "audit": None if result.audit is None else result.audit.as_fields(),
     }
 
 

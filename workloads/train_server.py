@@ -8,19 +8,22 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from controller.jobapi.client import JobIncarnations
+from host_stack.audit.log import CommitLog
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.commit import Aggregate, Commit
 from host_stack.connect import open_transport, server_node
 from host_stack.fixedpoint import FloatArray
 from host_stack.job import Job
-from host_stack.layout import SERVER_RANK
+from host_stack.layout import SERVER_RANK, make_tag
 from host_stack.probe import probe
 from host_stack.server import Server
 from workloads.holds import Holds
 from workloads.optimizers import Optimizer, make_optimizer
 from workloads.snapshots import Snapshots
-from workloads.training import Training, emit, run_role
+from workloads.training import AUDIT_FOLDER, Training, emit, run_role
 
 CONTROLLER_S = 120.0
 """How long the controller may take to give the server its epoch."""
@@ -34,6 +37,7 @@ class Recorder:
         self._snapshots = Snapshots(folder / "snapshots")
         self._training = training
         self._optimizer = optimizer
+        self._log = CommitLog(folder / AUDIT_FOLDER) if training.audit else None
 
     def begin(self, parameters: FloatArray, *, resume: bool) -> int:
         """Take up the last checkpoint, if there is one to resume from; return rounds committed."""
@@ -47,7 +51,10 @@ class Recorder:
 
     def on_commit(self, commit: Commit, parameters: FloatArray, aggregate: Aggregate) -> None:
         """Called by the server after each round."""
-        del aggregate
+        if self._log is not None:  # before the checkpoint, behind which nothing comes again
+            tag = make_tag(commit.epoch, commit.round)
+            keys = aggregate.keys.astype(np.uint64)
+            self._log.record(tag, commit.steps, keys, aggregate.sums)
         rounds = commit.round + 1
         if rounds % self._training.evaluate_every == 0 or rounds == self._training.rounds:
             self._snapshots.save(rounds, parameters)

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
+from host_stack.audit.log import PushLog
 from host_stack.connect import open_transport, worker_node
+from host_stack.fixedpoint import FloatArray
 from host_stack.incarnation import Moved
 from host_stack.job import Job
+from host_stack.placement import Keys
 from host_stack.probe import probe
 from host_stack.worker import Worker
 from workloads.holds import Holds
-from workloads.training import Training, await_start, emit, run_role
+from workloads.training import AUDIT_FOLDER, Training, await_start, emit, run_role
 from workloads.workload import Workload
 
 
@@ -31,13 +34,14 @@ def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool) -> None:
     workload = training.open_workload(len(job.workers))
     transport = open_transport(job, address, groups=(job.group,))
     node = worker_node(job, address)
-    worker = Worker(
-        job,
-        rank,
-        transport,
-        node,
-        lambda tag, step, keys, gradients: holds.at("push", step),
-    )
+    log = PushLog(folder / AUDIT_FOLDER, rank) if training.audit else None
+
+    def on_pushed(tag: int, step: int, keys: Keys, gradients: FloatArray) -> None:
+        if log is not None:
+            log.record(tag, step, keys, gradients)
+        holds.at("push", step)
+
+    worker = Worker(job, rank, transport, node, on_pushed)
     node.start()
     round_ = worker.start()
     on_switch = False

@@ -12,6 +12,9 @@ from host_stack.errors import BadInput, LibraError
 from host_stack.jsonfile import read_json_object
 from workloads.workload import Workload
 
+AUDIT_FOLDER = "audit"
+"""Where the processes of a run record, within the folder of their mode."""
+
 
 @dataclass(frozen=True)
 class Training:
@@ -23,6 +26,7 @@ class Training:
         rounds, batch, seed: rounds of BSP, examples per worker and round, seed of everything.
         evaluate_every: rounds between snapshots of the model.
         checkpoint_every: rounds between checkpoints of the server; 0 for none.
+        audit: record what is pushed and committed (`host_stack.audit`).
     """
 
     dataset: str
@@ -34,6 +38,7 @@ class Training:
     seed: int
     evaluate_every: int
     checkpoint_every: int
+    audit: bool = False
 
     def __post_init__(self) -> None:
         lowest = {"rounds": 1, "batch": 1, "evaluate_every": 1, "checkpoint_every": 0}

@@ -1,0 +1,166 @@
+"""The auditor: recomputes every commit from what workers say they pushed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from host_stack.audit.log import (
+    KEY,
+    STEP,
+    VALUE,
+    CommitRecord,
+    Keys,
+    PushRecord,
+    read_commits,
+    read_pushes,
+)
+from host_stack.errors import BadInput
+from host_stack.fixedpoint import FloatArray, to_fixed, to_float32
+from host_stack.layout import split_tag
+
+MAX_PROBLEMS = 20
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found.
+
+    Attributes:
+        conserved: every step of every worker is in one commit, and every commit is the sum of its
+            steps, bit for bit.
+        pushed_sha256: over the committed steps by round, rank and step: rank, step, keys,
+            gradients. A function of the training alone, whatever went wrong meanwhile.
+        commits, steps, gradients: that were checked.
+        discarded: pushes that were acknowledged and belong to no commit: their round was pushed
+            again, in another epoch.
+        problems: what is wrong, at most `MAX_PROBLEMS`.
+    """
+
+    conserved: bool
+    pushed_sha256: str
+    commits: int
+    steps: int
+    gradients: int
+    discarded: int
+    problems: tuple[str, ...]
+
+    def as_fields(self) -> dict[str, Any]:
+        """For run.json."""
+        return asdict(self) | {"problems": list(self.problems)}
+
+
+def audit(folder: Path, fraction_bits: int) -> AuditResult:
+    """Check the logs of a folder; `fraction_bits` is F, the scale of the job.
+
+    Of the commits of a round the last one counts: those before were lost with a server that went
+    back to its checkpoint.
+    """
+    pushes: dict[int, list[PushRecord]] = defaultdict(list)
+    for push in read_pushes(folder):
+        pushes[push.tag].append(push)
+    commits = {split_tag(commit.tag)[1]: commit for commit in read_commits(folder)}
+    if not commits:
+        raise BadInput(f"{folder} holds no commit: nothing to audit")
+    check = _Check(fraction_bits)
+    for expected, round_ in enumerate(sorted(commits)):
+        if round_ != expected:
+            check.say(f"round {expected} was never committed")
+            break
+        check.take(round_, commits[round_], pushes.get(commits[round_].tag, []))
+    recorded = sum(map(len, pushes.values()))
+    return check.result(recorded)
+
+
+class _Check:
+    """Takes the commits in the order of rounds."""
+
+    def __init__(self, fraction_bits: int) -> None:
+        self._fraction_bits = fraction_bits
+        self._committed: tuple[int, ...] | None = None
+        self._sha256 = hashlib.sha256()
+        self._problems: list[str] = []
+        self._commits = self._steps = self._gradients = 0
+
+    def say(self, problem: str) -> None:
+        """Note a problem."""
+        self._problems.append(problem)
+
+    def take(self, round_: int, commit: CommitRecord, pushes: list[PushRecord]) -> None:
+        """Check one commit against the pushes of its tag."""
+        pushes = sorted(pushes, key=lambda push: (push.rank, push.step))
+        before = self._committed or (0,) * len(commit.steps)
+        self._committed = commit.steps
+        due = [
+            (rank, step)
+            for rank, (first, end) in enumerate(zip(before, commit.steps, strict=True))
+            for step in range(first, end)
+        ]
+        found = [(push.rank, push.step) for push in pushes]
+        if found != due:
+            self.say(
+                f"round {round_}: committed are the (rank, step) {_show(due)}, pushed were "
+                f"{_show(found)}"
+            )
+        keys, sums = sum_of(pushes, self._fraction_bits)
+        if keys.tobytes() != commit.keys.astype(KEY).tobytes():
+            self.say(f"round {round_}: {len(commit.keys)} keys committed, {len(keys)} pushed")
+        elif sums.tobytes() != commit.sums.astype(VALUE).tobytes():
+            wrong = np.flatnonzero(sums.view(np.uint32) != commit.sums.view(np.uint32))
+            self.say(
+                f"round {round_}: {len(wrong)} of {len(keys)} sums differ, first that of key "
+                f"{keys[wrong[0]]}: {commit.sums[wrong[0]]!r} committed, {sums[wrong[0]]!r} pushed"
+            )
+        for push in pushes:
+            self._sha256.update(np.array([push.rank, push.step], STEP).tobytes())
+            self._sha256.update(push.keys.tobytes())
+            self._sha256.update(push.gradients.tobytes())
+            self._gradients += len(push.keys)
+        self._commits += 1
+        self._steps += len(pushes)
+
+    def result(self, recorded: int) -> AuditResult:
+        """The verdict, of `recorded` pushes in all."""
+        return AuditResult(
+            not self._problems,
+            self._sha256.hexdigest(),
+            self._commits,
+            self._steps,
+            self._gradients,
+            recorded - self._steps,
+            tuple(self._problems[:MAX_PROBLEMS]),
+        )
+
+
+def sum_of(pushes: list[PushRecord], fraction_bits: int) -> tuple[Keys, FloatArray]:
+    """The sum of pushes in the order of (rank, step), as section 3 of the design defines it.
+
+    Returns:
+        uint64[n] keys, ascending, and float32[n] sums.
+    """
+    if not pushes:
+        return np.zeros(0, KEY), np.zeros(0, VALUE)
+    keys, at = np.unique(np.concatenate([push.keys for push in pushes]), return_inverse=True)
+    gradients = np.concatenate([push.gradients for push in pushes])
+    fixed, escaped = to_fixed(gradients, fraction_bits)
+    total = np.zeros(len(keys), np.int64)
+    np.add.at(total, at, fixed)
+    sums = to_float32(total, fraction_bits)
+    if escaped.any():
+        # One after the other: the order in which floats are added shows in the result.
+        exact = np.ldexp(total.astype(np.float64), -fraction_bits)
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.add.at(exact, at[escaped], gradients[escaped].astype(np.float64))
+            affected = np.unique(at[escaped])
+            sums[affected] = exact[affected].astype(np.float32)
+    return keys, sums
+
+
+def _show(pairs: list[tuple[int, int]]) -> str:
+    shown = ", ".join(map(str, pairs[:4]))
+    return f"{shown}, … ({len(pairs)})" if len(pairs) > 4 else shown or "none"

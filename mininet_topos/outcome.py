@@ -1,0 +1,61 @@
+"""What a run came to across its modes: faults and recoveries, the audit, one model or several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mininet_topos import formats
+
+
+def outcome(modes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The fields `model_sha256`, `faults` and `audit` of run.json (docs/run-json.md)."""
+    audits = [mode["audit"] for mode in modes.values() if mode["audit"] is not None]
+    return {
+        "model_sha256": _common(mode["model_sha256"] for mode in modes.values()),
+        "faults": [
+            {"mode": name, **fault} for name, mode in modes.items() for fault in mode["faults"]
+        ],
+        "audit": {
+            "conserved": all(each["conserved"] for each in audits),
+            "pushed_sha256": _common(each["pushed_sha256"] for each in audits),
+        }
+        if audits
+        else None,
+    }
+
+
+def _common(hashes: Iterable[str]) -> str | None:
+    """The hash that all have; None if they differ."""
+    found = set(hashes)
+    return found.pop() if len(found) == 1 else None
+
+
+def fault_lines(run: Mapping[str, Any]) -> Iterator[str]:
+    """What a person is told of the faults of a run."""
+    for fault in run["faults"]:
+        when = f"round {fault['round']}" + (f" ({fault['phase']})" if fault["phase"] else "")
+        recovery_s = fault["recovery_s"]
+        yield (
+            f"{fault['mode']}: {fault['action']} {fault['target']} in {when}, "
+            + (
+                "no round was committed after it"
+                if recovery_s is None
+                else f"next commit after {formats.seconds(recovery_s)}"
+            )
+        )
+
+
+def audit_lines(run: Mapping[str, Any]) -> Iterator[str]:
+    """What a person is told of the audit of a run."""
+    for name, mode in run["modes"].items():
+        audit = mode["audit"]
+        if audit is None:
+            continue
+        verdict = "conserved" if audit["conserved"] else "NOT CONSERVED"
+        yield (
+            f"{name}: {verdict}: {formats.count(audit['gradients'])} gradients in "
+            f"{formats.count(audit['steps'])} pushes, {formats.count(audit['commits'])} commits; "
+            f"{formats.count(audit['discarded'])} pushes were discarded and made again"
+        )
+        yield from (f"  {problem}" for problem in audit["problems"])

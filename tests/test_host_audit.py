@@ -1,0 +1,175 @@
+"""The auditor finds what was lost, counted twice or changed by one bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from host_stack.aggregator import SoftwareAggregator
+from host_stack.audit.check import audit
+from host_stack.audit.log import CommitLog, PushLog, read_commits, read_pushes
+from host_stack.errors import BadInput
+from host_stack.layout import make_tag
+
+NUM_KEYS = 500
+WORKERS = 3
+F = 33
+
+Push = tuple[np.ndarray, np.ndarray]
+
+
+def pushes(seed: int) -> list[Push]:
+    """A push of each worker; some gradients escape."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for _ in range(WORKERS):
+        keys = np.sort(rng.choice(NUM_KEYS, 100, replace=False)).astype(np.uint64)
+        values = rng.standard_normal(100).astype(np.float32)
+        values[rng.random(100) < 0.1] = np.float32(1e30)
+        values[rng.random(100) < 0.02] = np.float32(np.inf)
+        made.append((keys, values))
+    return made
+
+
+def total(made: list[Push]) -> Push:
+    """What the server comes to."""
+    aggregator = SoftwareAggregator(NUM_KEYS, F)
+    for rank, (keys, values) in enumerate(made):
+        aggregator.add(rank, keys.astype(np.int64), values)
+    keys, sums = aggregator.take()
+    return keys.astype(np.uint64), sums
+
+
+class Logs:
+    """Logs of a job whose rounds are committed one by one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workers = [PushLog(folder, rank) for rank in range(WORKERS)]
+        self.server = CommitLog(folder)
+
+    def push(self, epoch: int, round_: int, made: list[Push]) -> None:
+        """All workers push."""
+        for log, (keys, values) in zip(self.workers, made, strict=True):
+            log.record(make_tag(epoch, round_), round_, keys, values)
+
+    def commit(self, epoch: int, round_: int, made: list[Push]) -> None:
+        """The server commits."""
+        self.server.record(make_tag(epoch, round_), (round_ + 1,) * WORKERS, *total(made))
+
+    def round(self, epoch: int, round_: int, made: list[Push]) -> None:
+        """Both."""
+        self.push(epoch, round_, made)
+        self.commit(epoch, round_, made)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    """Three rounds; the second one was pushed in two epochs."""
+    made = Logs(tmp_path / "audit")
+    made.round(1, 0, pushes(0))
+    made.push(1, 1, pushes(1))
+    made.round(2, 1, pushes(1))
+    made.round(2, 2, pushes(2))
+    return made
+
+
+def test_what_was_applied_is_what_was_pushed(logs: Logs) -> None:
+    """Pushes of an epoch that was given up are told, and no problem."""
+    found = audit(logs.folder, F)
+    assert found.conserved, found.problems
+    assert (found.commits, found.steps, found.gradients) == (3, 9, 900)
+    assert found.discarded == WORKERS
+
+
+def test_the_hash_tells_of_gradients_alone(logs: Logs, tmp_path: Path) -> None:
+    """Other epochs and a server that went back give the same hash; another gradient does not."""
+    again = Logs(tmp_path / "again")
+    for round_ in range(3):
+        again.round(1, round_, pushes(round_))
+    again.server = CommitLog(again.folder)
+    again.round(2, 1, pushes(1))
+    again.round(2, 2, pushes(2))
+    found = audit(again.folder, F)
+    assert found.conserved, found.problems
+    assert found.pushed_sha256 == audit(logs.folder, F).pushed_sha256
+    other = Logs(tmp_path / "other")
+    for round_ in range(3):
+        other.round(1, round_, pushes(round_ + (round_ == 2)))
+    assert audit(other.folder, F).pushed_sha256 != found.pushed_sha256
+
+
+def test_a_push_that_was_not_summed_is_found(logs: Logs) -> None:
+    """Though only one of three workers is missing in the sum."""
+    made = pushes(3)
+    logs.push(2, 3, made)
+    empty = (made[0][0][:0], made[0][1][:0])
+    logs.commit(2, 3, [made[0], empty, made[2]])
+    found = audit(logs.folder, F)
+    assert not found.conserved
+    assert "round 3" in found.problems[0]
+
+
+def test_a_push_that_was_summed_twice_is_found(logs: Logs) -> None:
+    """All keys are there, and the sums are wrong."""
+    made = pushes(3)
+    logs.push(2, 3, made)
+    keys, values = made[1]
+    logs.commit(2, 3, [made[0], (keys, values + values), made[2]])
+    found = audit(logs.folder, F)
+    assert not found.conserved
+    assert "sums differ" in found.problems[0]
+
+
+def test_one_flipped_bit_is_found(logs: Logs) -> None:
+    """The last bit of one sum."""
+    made = pushes(3)
+    logs.push(2, 3, made)
+    keys, sums = total(made)
+    sums.view(np.uint32)[17] ^= 1
+    logs.server.record(make_tag(2, 3), (4,) * WORKERS, keys, sums)
+    found = audit(logs.folder, F)
+    assert not found.conserved
+    assert f"1 of {len(keys)} sums differ, first that of key {keys[17]}" in found.problems[0]
+
+
+def test_steps_occur_once(logs: Logs) -> None:
+    """A step that is in two commits, and one that is in none, are named."""
+    made = pushes(3)
+    for log, (keys, values) in zip(logs.workers, made, strict=True):
+        log.record(make_tag(2, 3), 2, keys, values)
+    logs.commit(2, 3, made)
+    found = audit(logs.folder, F)
+    assert not found.conserved
+    assert "(0, 3)" in found.problems[0]
+    assert "(0, 2)" in found.problems[0]
+
+
+def test_a_round_that_was_left_out_is_found(logs: Logs) -> None:
+    """Rounds follow each other."""
+    logs.round(2, 4, pushes(4))
+    found = audit(logs.folder, F)
+    assert not found.conserved
+    assert found.problems == ("round 3 was never committed",)
+
+
+@pytest.mark.parametrize("cut", [1, 13, 19, 500])
+def test_the_torn_end_of_a_killed_process_is_left_out(logs: Logs, cut: int) -> None:
+    """What was not written whole was not told to anybody."""
+    logs.push(2, 3, pushes(3))
+    path = next(logs.folder.glob("push-001-*"))
+    data = path.read_bytes()
+    path.write_bytes(data[:-cut])
+    assert len([push for push in read_pushes(logs.folder) if push.rank == 1]) == 4
+    assert audit(logs.folder, F).conserved
+
+
+def test_files_that_are_no_logs_are_refused(tmp_path: Path) -> None:
+    """By name, and without a crash."""
+    with pytest.raises(BadInput, match="nothing to audit"):
+        audit(tmp_path, F)
+    (tmp_path / "commit-0000.log").write_bytes(b"x" * 40)
+    with pytest.raises(BadInput, match="is no log"):
+        list(read_commits(tmp_path))
