@@ -167,7 +167,9 @@ def run(
     if len({entry["model_sha256"] for entry in summary["modes"].values()}) > 1:
         raise LibraError("the models of the modes differ: this is a defect, please report it")
     if summary["audit"] is not None and not summary["audit"]["conserved"]:
-        raise LibraError("what was applied is not what was pushed: this is a defect, please report")
+        raise LibraError(
+            "what was applied is not what was pushed: this is a defect, please report it"
+        )
 
 
 def _plain(console: Console) -> Callable[[str], None]:

@@ -58,6 +58,9 @@ def libra(
         ((*SMALL, "--hot", "99999999"), ["99999999", "262144"]),
         ((*SMALL, "--hot", "1000"), ["1000", "the model has"]),
         ((*SMALL, "--hot", "-1"), ["-1"]),
+        (("--fault", "kill=moon@r1"), ["moon", "switch, controller, server, worker1"]),
+        (("--fault", "kill=switch"), ["kill=switch", "@rROUND"]),
+        (("--fault", "loss=0.1", "--target", "bmv2"), ["bmv2", "--target soft"]),
         (("--link-mbps", "0"), ["0", "0.1"]),
         (("--link-mbps", "nan"), ["nan", "0.1"]),
         (("--target", "x"), ["'x'", "soft, bmv2"]),
@@ -141,9 +144,12 @@ def summary(**hashes: str) -> dict[str, object]:
                 "quality": {"metrics": {"auc": [0.5, 0.75]}},
                 "model_sha256": sha,
                 "switch_answers": True,
+                "audit": None,
             }
             for mode, sha in hashes.items()
         },
+        "faults": [],
+        "audit": None,
     }
 
 
@@ -166,6 +172,39 @@ def test_models_that_differ(libra: Run, monkeypatch: pytest.MonkeyPatch, tmp_pat
     code, _, err = libra("run")
     assert code == 1
     assert "models of the modes differ" in err
+
+
+def test_faults_and_the_audit_are_told(
+    libra: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Recovery in seconds; gradients that were lost fail the command."""
+    made = summary(libra="ab" * 32)
+    made["faults"] = [
+        {
+            "mode": "libra",
+            "action": "kill",
+            "target": "switch",
+            "round": 3,
+            "phase": "drain",
+            "recovery_s": 1.5,
+        }
+    ]
+    audit = {
+        "conserved": False,
+        "gradients": 9000,
+        "steps": 12,
+        "commits": 3,
+        "discarded": 2,
+        "problems": ["round 2: 1 of 7 sums differ"],
+    }
+    made["modes"]["libra"]["audit"] = audit  # type: ignore[index]
+    made["audit"] = {"conserved": False, "pushed_sha256": "ab" * 32}
+    monkeypatch.setattr(cli, "run_experiment", lambda *_: (made, tmp_path))
+    code, out, err = libra("run", "--audit", "--fault", "kill=switch@r3:drain")
+    assert "libra: kill switch in round 3 (drain), next commit after 1.5 s" in out
+    assert "NOT CONSERVED: 9,000 gradients" in out
+    assert "round 2: 1 of 7 sums differ" in out
+    assert (code, "not what was pushed" in err) == (1, True)
 
 
 def test_results_folders_do_not_collide(tmp_path: Path) -> None:
