@@ -67,7 +67,7 @@ class TableStore:
     def add(self, entry: TableEntry) -> None:
         """Add an entry. Raises AlreadyExists, ResourceExhausted or InvalidArgument."""
         self._check_mutable()
-        self._insert(replace(entry, is_const=False))
+        self._insert(replace(entry, is_const=False) if entry.is_const else entry)
 
     def _insert(self, entry: TableEntry) -> None:
         key = self._key(entry.key, entry.priority)
