@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import zmq
 
 from host_stack.codec import Codec, fill_header
 from host_stack.control import Answer, Head, Kind, Known, Request, bitmap_of
-from host_stack.errors import PushFailed
+from host_stack.dialogue import Dialogue
 from host_stack.fixedpoint import FloatArray, IntArray
 from host_stack.incarnation import Incarnation, Moved
-from host_stack.inquiry import Inquiry, read_answer
+from host_stack.inquiry import read_answer
 from host_stack.job import Job
 from host_stack.kv.ids import server_id
 from host_stack.kv.node import Node
@@ -31,15 +28,11 @@ from host_stack.transport import Transport, ipv4
 from host_stack.updates import Updates
 from host_stack.wire import Op
 
-POLL_S = 0.1
 UPDATE_GRACE_S = 0.05
 """How long an UPDATE may be overtaken by the server's answer before its row is fetched."""
 
 MAX_STEP = 0xFFFFFFFF
 """In a STATUS: a step that was not pushed."""
-
-RECONNECT_S = 3.0
-"""How long a JOIN may stay unanswered before its connection is made anew."""
 
 
 @dataclass
@@ -107,8 +100,6 @@ class Worker:
         self.is_current = False
         self._job = job
         self._rank = rank
-        self._transport = transport
-        self._node = node
         self._on_pushed = on_pushed
         self._in_step = in_step
         self._uncommitted: list[_Step] = []
@@ -119,8 +110,7 @@ class Worker:
         self._in_switch = np.zeros(0, np.bool_)
         self._codec = Codec(job.layout)
         self._kv = KVWorker(node)
-        self._inquiry = Inquiry(self._kv, self.counters)
-        self._poller = zmq.Poller()
+        self._dialogue = Dialogue(job, node, self._kv, transport, self.counters)
         self.hot = HotPush(transport, ipv4(job.server), job.layout.window)
         empty = np.zeros(0, np.int64)
         nothing = Placement(empty.astype(np.uint64), empty, empty, job.layout)
@@ -137,19 +127,8 @@ class Worker:
         Raises:
             PushFailed: the server does not answer.
         """
-        for source in (self._node.socket, self._transport.fileno()):
-            self._poller.register(source, zmq.POLLIN)
-        process = Request(int.from_bytes(os.urandom(4), "big") | 1, self._incarnation.version)
-        deadline = time.monotonic() + self._job.timeouts_s["commit"]
-        reconnect_at = time.monotonic() + RECONNECT_S
-        while (answer := self._inquiry.poll(Head.JOIN, process, np.inf)) is None:
-            self._receive()
-            if time.monotonic() > deadline:
-                raise self._silent("answer a JOIN")
-            if time.monotonic() > reconnect_at:
-                reconnect_at += RECONNECT_S
-                self._node.reconnect(server_id(0))
-        moved = self._moved(answer)
+        process = int.from_bytes(os.urandom(4), "big") | 1
+        moved = self._dialogue.join(Request(process, self._incarnation.version))
         self._adopt(moved)
         return moved.steps
 
@@ -252,14 +231,7 @@ class Worker:
         )
         header = grads["header"]
         fill_header(header, Op.GRAD, job=self._job.job, worker=self._rank, tag=status.tag)
-        self._inquiry.cancel()
-
-        def look_up(stalled_s: float) -> None:
-            self._node.process()
-            answer = self._inquiry.poll(Head.STALLED, status, stalled_s)
-            if answer is not None:
-                self._refuse_moved(answer)
-
+        look_up = self._dialogue.while_stalled(status)
         by_server = self.hot.run(grads, self._job.timeouts_s["push"], look_up)
         self._in_switch[packing.rows[~by_server[packing.packets]]] = True
 
@@ -273,8 +245,10 @@ class Worker:
             return bool(answer.known & Known.PUSH)
 
         status = self._request(cold, tag)
-        with self._forgetting(sent):
-            self._until(status, lambda: any(map(self._kv.done, sent)), resend, "take a push")
+        with self._dialogue.forgetting(sent):
+            self._dialogue.until(
+                status, lambda: any(map(self._kv.done, sent)), resend, "take a push"
+            )
 
     def _await_go(self, step: _Step, tag: int) -> Answer:
         """Say DONE, again if the server lacks it, and wait until it lets this worker go on."""
@@ -287,7 +261,7 @@ class Worker:
             for timestamp in [each for each in sent if self._kv.done(each)]:
                 sent.remove(timestamp)
                 if (answer := read_answer(self._kv, timestamp, self.counters)) is not None:
-                    self._refuse_moved(answer)
+                    self._dialogue.refuse_moved(answer)
                     answers.append(answer)
             return bool(answers)
 
@@ -299,9 +273,15 @@ class Worker:
             return bool(answers)
 
         status = self._request(step, tag)
-        with self._forgetting(sent):
-            self._until(status, answered, resend, "let it go on (is a worker gone or stopped?)")
+        with self._dialogue.forgetting(sent):
+            self._dialogue.until(
+                status, answered, resend, "let it go on (is a worker gone or stopped?)"
+            )
         return answers[0]
+
+    def _any_of(self, timestamps: list[int]) -> Callable[[], bool]:
+        """A condition: one of some requests is answered."""
+        return lambda: any(map(self._kv.done, timestamps))
 
     def _go(self, answer: Answer) -> dict[int, IntArray] | None:
         """Take over what the server says of commits.
@@ -369,8 +349,10 @@ class Worker:
             MAX_STEP,
             self._committed,
         )
-        with self._forgetting(sent):
-            self._until(status, lambda: any(map(self._kv.done, sent)), resend, "answer a pull")
+        with self._dialogue.forgetting(sent):
+            self._dialogue.until(
+                status, lambda: any(map(self._kv.done, sent)), resend, "answer a pull"
+            )
             pairs = next(self._kv.wait(each, 0.0) for each in sent if self._kv.done(each))
         self.parameters[pairs.keys.astype(np.int64)] = pairs.vals
 
@@ -383,7 +365,7 @@ class Worker:
         while len(missing := self._missing(changed)):
             if (left := deadline - time.monotonic()) <= 0:
                 break
-            self._receive(left)
+            self._dialogue.receive(left)
         if len(missing):
             in_missing = np.isin(self._placement.rows, missing)
             self._pull(np.sort(self._placement.keys[in_missing]), self._committed)
@@ -394,66 +376,13 @@ class Worker:
         missing = [self._updates.missing(rows, round_) for round_, rows in changed.items()]
         return np.unique(np.concatenate([np.zeros(0, np.int64), *missing]))
 
-    # -- waiting and incarnations -----------------------------------------------------------
-
-    def _receive(self, timeout_s: float = POLL_S) -> None:
-        """Take what comes within a time, at least what is there."""
-        self._poller.poll(math.ceil(timeout_s * 1000))
-        self._node.process()
-        received = self._transport.receive()
-        while len(received):
-            self._updates.take(received)
-            received = self._transport.receive()
-
-    def _until(
-        self,
-        status: Request,
-        condition: Callable[[], bool],
-        resend: Callable[[Answer], bool],
-        what: str,
-    ) -> None:
-        """Receive until a condition holds, and ask the server how things stand when it is late.
-
-        `resend` is given each answer; where it returns true, the wait is over too.
-        """
-        started = time.monotonic()
-        self._inquiry.cancel()
-        while not condition():
-            self._receive()
-            waited_s = time.monotonic() - started
-            answer = self._inquiry.poll(Head.STATUS, status, waited_s)
-            if answer is not None:
-                self._refuse_moved(answer)
-                if not condition() and resend(answer):
-                    return
-            if waited_s > self._job.timeouts_s["commit"]:
-                raise self._silent(what)
-
-    @contextmanager
-    def _forgetting(self, timestamps: list[int]) -> Iterator[None]:
-        """Give up, at the end, the requests that are still open."""
-        try:
-            yield
-        finally:
-            for timestamp in timestamps:
-                self._kv.forget(timestamp)
-
-    def _refuse_moved(self, answer: Answer) -> None:
-        """Raise `Moved` if the answer says so."""
-        if answer.kind is Kind.MOVED:
-            raise self._moved(answer)
-
-    def _moved(self, answer: Answer) -> Moved:
-        known = self._incarnation
-        incarnation = Incarnation.decode(answer.incarnation, known.version, known.placement)
-        return Moved(incarnation, answer.steps, answer.committed)
+    # -- incarnations -----------------------------------------------------------------------
 
     def _adopt(self, moved: Moved) -> None:
         """Go on in another incarnation, behind the steps that are committed.
 
         Where the server lacks steps that were committed once, nothing is left to push.
         """
-        self._inquiry.cancel()
         first = self._uncommitted[0].number if self._uncommitted else moved.steps
         if moved.incarnation.version != self._incarnation.version:
             self.is_current = False
@@ -474,9 +403,4 @@ class Worker:
         self._updates = Updates(
             self._job, self._codec, incarnation, self._committed, self.parameters
         )
-
-    def _silent(self, what: str) -> PushFailed:
-        return PushFailed(
-            f"the server at {self._job.server} did not {what} within "
-            f"{self._job.timeouts_s['commit']:g} s; check that it and all workers run"
-        )
+        self._dialogue.enter(incarnation, self._updates)
