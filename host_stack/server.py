@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 import zmq
-from numpy.typing import NDArray
 
 from host_stack.aggregator import KeyIndex, SoftwareAggregator
 from host_stack.commit import Aggregate, Commit, OnCommit, OnPhase, Optimizer
@@ -27,6 +26,7 @@ from host_stack.kv.node import Node
 from host_stack.kv.server import KVMeta, KVServer
 from host_stack.layout import make_tag, split_tag
 from host_stack.progress import BSP, Consistency, Progress
+from host_stack.pulls import Pulls
 from host_stack.transport import Transport
 
 POLL_S = 0.2
@@ -59,14 +59,6 @@ class _Waiting:
 
     request: SimpleRequest
     message: Request
-
-
-@dataclass(frozen=True)
-class HeldPull:
-    """A pull that waits for its round."""
-
-    request: KVMeta
-    keys: NDArray[np.uint64]
 
 
 class _Abandoned(Exception):
@@ -125,8 +117,8 @@ class Server:
         self._asked_at = 0.0
         self._changed: deque[bytes] = deque(maxlen=KEPT_ROUNDS)
         self._waiting: dict[int, _Waiting] = {}
-        self._held: dict[int, HeldPull] = {}
         self._kv = KVServer(node)
+        self._pulls = Pulls(self._kv, parameters)
         self._begin(incarnation)
         self._kv.set_request_handle(self._on_data)
         self._kv.set_simple_handle(self._on_simple)
@@ -258,10 +250,8 @@ class Server:
             self.counters["bad_push"] += 1
         elif request.push:
             self._on_push(request, keys, pairs, server)
-        elif request.cmd > self.round:
-            self._held[request.sender] = HeldPull(request, pairs.keys)
         else:
-            self._answer_pull(HeldPull(request, pairs.keys))
+            self._pulls.take(request, pairs.keys, self.round)
 
     def _on_push(self, request: KVMeta, keys: KeyIndex, pairs: KVPairs, server: KVServer) -> None:
         """Add a push into an open round, once for each worker and step (its priority).
@@ -410,9 +400,7 @@ class Server:
         if self._planned is not None:
             self._move(self._planned)
         self._release()
-        due = [node for node, pull in self._held.items() if pull.request.cmd <= self.round]
-        for node in due:
-            self._answer_pull(self._held.pop(node))
+        self._pulls.release(self.round)
 
     def _while_draining(self, stalled_s: float) -> None:
         """Called by a drain that waits: raises `_Abandoned` when the round moves."""
@@ -433,7 +421,3 @@ class Server:
         sums = np.concatenate([part[1] for part in parts])
         order = np.argsort(keys)
         return Aggregate(keys[order], sums[order])
-
-    def _answer_pull(self, pull: HeldPull) -> None:
-        values = self.parameters[pull.keys.astype(np.int64)]
-        self._kv.response(pull.request, KVPairs(pull.keys, values))
