@@ -160,3 +160,17 @@ def test_unions_of_a_stack_at_a_run_time_index(tmp_path: Path) -> None:
             only(switch, "0101" + options + "00")
             == "0833" + "0101" + "5500" + "0311" + "0077" + "034400"
         )
+
+
+def test_the_last_header_of_a_stack_as_a_whole(tmp_path: Path) -> None:
+    """p4c writes it as a field with the name "last"."""
+    b = ProgramBuilder()
+    b.stack("items", [["value", 8, False]], 2)
+    b.instance("copy", "items_t")
+    last = {"type": "expression", "value": {"type": "stack_field", "value": ["items", "last"]}}
+    copied = call("assign_header", {"type": "header", "value": "copy"}, last)
+    take = b.extract("items", "stack")
+    b.state("start", [take, take, {"op": "primitive", "parameters": [copied]}])
+    b.deparser = ["copy", "items[0]", "items[1]"]
+    with DataPlane.load(b.json(), cache_dir=tmp_path) as switch:
+        assert only(switch, "0102 99") == "02" + "0102" + "99"

@@ -162,7 +162,9 @@ class ActionReader:
             case "t":
                 return Text(Reader(value, path).text("value"))
             case "p":
-                items = Reader(value, path).array("value")
+                reader = Reader(value, path)
+                # p4c writes an object when there are no values.
+                items = [] if reader.data.get("value") == {} else reader.array("value")
                 return Vector(
                     tuple(expressions.read(v, f"{path}.value[{i}]") for i, v in enumerate(items))
                 )

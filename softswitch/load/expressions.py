@@ -74,6 +74,9 @@ class ExpressionReader:
                 stack_name, field_name = text_pair(inner, where)
                 stack = self.names.stack(stack_name, where)
                 first = self.names.stacks[stack].members[0]
+                names = {f.name for f in self.names.stacks[stack].type.fields}
+                if field_name == "last" and field_name not in names:
+                    return LastHeader(stack)  # the header itself, as p4c writes it
                 return Field(LastHeader(stack), self.names.field(first, field_name, where))
             case "local" | "runtime_data":
                 return self._param(inner, where)

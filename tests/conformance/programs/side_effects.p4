@@ -13,6 +13,7 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
         std.egress_spec = 2;
         assert(hdr.h.todo != 9);
         assume(hdr.h.todo < 20);
+        log_msg("a packet");
         log_msg("todo {} of {} and {}", { hdr.h.todo, 200w0 - 1, hdr.h.isValid() });
         if (hdr.h.todo == 1) {
             digest<digest_t>(1, { hdr.h.todo, 200w5 });
