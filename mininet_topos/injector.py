@@ -74,6 +74,11 @@ class Injector:
         self.injected: list[Injected] = []
 
     @property
+    def now_s(self) -> float:
+        """Seconds since the training began."""
+        return self._clock() - self._began
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nothing that was killed or cut waits for its end."""
         return not self._due
@@ -88,7 +93,7 @@ class Injector:
         if event.kind == "commit":
             for injected in self.injected:
                 if injected.recovered_s is None:
-                    injected.recovered_s = self._now()
+                    injected.recovered_s = self.now_s
             self._fire(event.fields["round"] + 1, None)
         elif event.kind == "hold":
             self._fire(event.fields["round"], event.fields["phase"])
@@ -105,13 +110,13 @@ class Injector:
                 self._emulated.set_link(fault.target, up=True)
             else:
                 self._emulated.restart(fault.target)
-            injected.ended_s = self._now()
+            injected.ended_s = self.now_s
 
     def _fire(self, round_: int, phase: str | None) -> None:
         here = [each for each in self._waiting if (each.round, each.phase) == (round_, phase)]
         for fault in here:
             self._waiting.remove(fault)
-            injected = Injected(fault, self._now())
+            injected = Injected(fault, self.now_s)
             self.injected.append(injected)
             if fault.action is Action.CUT:
                 self._emulated.set_link(fault.target, up=False)
@@ -119,6 +124,3 @@ class Injector:
                 self._emulated.kill(fault.target)
             if fault.action is not Action.DEAD:
                 self._due.append((self._clock() + fault.seconds, injected))
-
-    def _now(self) -> float:
-        return self._clock() - self._began

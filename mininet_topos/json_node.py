@@ -63,6 +63,12 @@ class JsonNode:
             raise self.mismatch("a SHA-256 of 64 lower-case hexadecimal digits")
         return self._value
 
+    def boolean(self) -> bool:
+        """Return true or false."""
+        if not isinstance(self._value, bool):
+            raise self.mismatch("true or false")
+        return self._value
+
     def integer(self, low: int = 0) -> int:
         """Return an integer of at least `low`."""
         if not isinstance(self._value, int) or isinstance(self._value, bool) or self._value < low:

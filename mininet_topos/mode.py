@@ -37,7 +37,8 @@ OnProgress = Callable[[int], None]
 class ModeResult:
     """What a mode's processes and links told, before it is summed up.
 
-    `rounds` maps a round to what each worker told of it, `commits` to what the server did;
+    `timeline` has, for each commit, the seconds since the training began and the rounds committed
+    then; `rounds` maps a round to what each worker told of it, `commits` to what the server did;
     `workers_done` has what each worker's last process told at its end.
     """
 
@@ -49,6 +50,7 @@ class ModeResult:
     traffic: links.Snapshot = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
     switch_answers: list[bool] = field(default_factory=list)
+    timeline: list[tuple[float, int]] = field(default_factory=list)
     faults: list[Injected] = field(default_factory=list)
     audit: AuditResult | None = None
 
@@ -116,6 +118,8 @@ class ModeRun:
                 continue
             self._take(event)
             injector.take(event)
+            if event.kind == "commit":
+                self.result.timeline.append((injector.now_s, event.fields["round"] + 1))
             on_progress(len(self.result.commits))
 
     def _is_finished(self, job: JobProcesses) -> bool:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from mininet_topos import formats
+from mininet_topos.plot_faults import draw_faults
 from mininet_topos.plot_style import DPI, INK, grid, style
 from mininet_topos.run_record import ModeRecord, RunRecord, Traffic
 
@@ -70,6 +71,14 @@ def draw_all(record: RunRecord, out_dir: Path) -> list[Plot]:
             "Bytes on the links",
             per_round + " The server's link is the bottleneck that Libra relieves.",
             _links(record, "bytes", "B"),
+        ),
+        (
+            "faults.png",
+            "Faults and recovery",
+            "Rounds committed against time, in the modes with faults. A fault is marked where it "
+            "happened; the shade reaches to the next commit. The line steps back where a server "
+            "went on at its checkpoint.",
+            draw_faults(record, _mode_colours(record)),
         ),
         ("packets.png", "Packets on the links", per_round, _links(record, "packets", "")),
         (

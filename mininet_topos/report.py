@@ -84,6 +84,7 @@ def _cards(record: RunRecord) -> list[str]:
     cards.append(_models_card(record))
     if record.hot_coverage is not None:
         cards.append(_coverage_card(record, record.hot_coverage))
+    cards += _fault_cards(record)
     saved = _server_link_card(record)
     return [*cards, saved] if saved else cards
 
@@ -124,6 +125,28 @@ def _models_card(record: RunRecord) -> str:
         "this is a fault, and the run's other figures should not be used."
     )
     return _card("Trained model", "Different", text, "bad")
+
+
+def _fault_cards(record: RunRecord) -> list[str]:
+    """What went wrong, how long it took to recover, and whether anything was lost on the way."""
+    cards = []
+    faults = [fault for mode in record.modes.values() for fault in mode.faults]
+    if faults:
+        times = [fault.recovery_s for fault in faults if fault.recovery_s is not None]
+        text = f"{len(faults)} faults were injected."
+        if len(faults) > len(times):
+            text += f" After {len(faults) - len(times)} of them no round was committed."
+        longest = formats.seconds(max(times)) if times else "–"
+        cards.append(_card("Longest recovery", longest, text + " Until the next commit."))
+    audits = [mode.conserved for mode in record.modes.values() if mode.conserved is not None]
+    if audits:
+        good = all(audits)
+        text = "Every pushed gradient was applied once, bit for bit."
+        if not good:
+            text = "What was applied is not what was pushed: see audit.problems in run.json."
+        figure, kind = ("Conserved", "good") if good else ("Not conserved", "bad")
+        cards.append(_card("Audit", figure, text, kind))
+    return cards
 
 
 def _coverage_card(record: RunRecord, coverage: float) -> str:

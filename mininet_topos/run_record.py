@@ -33,6 +33,29 @@ class PacketsPerPush:
 
 
 @dataclass(frozen=True)
+class Timeline:
+    """At `at_s[i]` seconds of training `committed[i]` rounds were committed.
+
+    They grow, but where a server goes back to its checkpoint.
+    """
+
+    at_s: list[float]
+    committed: list[float]
+
+
+@dataclass(frozen=True)
+class FaultRecord:
+    """Something that was killed or cut; None for what did not happen any more."""
+
+    action: str
+    target: str
+    round: int
+    phase: str | None
+    at_s: float
+    recovery_s: float | None
+
+
+@dataclass(frozen=True)
 class ModeRecord:
     """One training run in one mode; absent fields are None or empty.
 
@@ -50,6 +73,9 @@ class ModeRecord:
     counters: dict[str, int]
     retransmissions: int | None
     packets_per_push: PacketsPerPush | None
+    timeline: Timeline | None
+    faults: list[FaultRecord]
+    conserved: bool | None
 
 
 @dataclass(frozen=True)
@@ -152,6 +178,7 @@ def _mode(node: JsonNode) -> ModeRecord:
     median_s = _number(node, "round_s_median")
     quality = node.optional("quality")
     pushes = node.optional("packets_per_push")
+    faults, audit = node.optional("faults"), node.optional("audit")
     return ModeRecord(
         model_sha256=node.get("model_sha256").sha256(),
         round_s=round_s,
@@ -167,6 +194,32 @@ def _mode(node: JsonNode) -> ModeRecord:
             if pushes
             else None
         ),
+        timeline=_timeline(node.optional("timeline")),
+        faults=[_fault(each) for each in faults.elements()] if faults else [],
+        conserved=audit.get("conserved").boolean() if audit else None,
+    )
+
+
+def _timeline(node: JsonNode | None) -> Timeline | None:
+    if node is None:
+        return None
+    timeline = Timeline(node.get("at_s").numbers(), node.get("committed").numbers())
+    if len(timeline.at_s) != len(timeline.committed):
+        raise ReportError(
+            f"{node.path} has {len(timeline.at_s)} times and {len(timeline.committed)} numbers of "
+            "rounds; need one of each per commit"
+        )
+    return timeline
+
+
+def _fault(node: JsonNode) -> FaultRecord:
+    return FaultRecord(
+        action=node.get("action").text(),
+        target=node.get("target").text(),
+        round=node.get("round").integer(),
+        phase=_text(node, "phase"),
+        at_s=node.get("at_s").number(),
+        recovery_s=_number(node, "recovery_s"),
     )
 
 

@@ -120,6 +120,10 @@ def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str
             worker["retransmissions"] for worker in result.workers_done.values()
         ),
         "packets_per_push": packets_per_push(rounds, lanes),
+        "timeline": {
+            "at_s": [at_s for at_s, _ in result.timeline],
+            "committed": [rounds for _, rounds in result.timeline],
+        },
         "faults": [injected.record() for injected in result.faults],
         "audit": None if result.audit is None else result.audit.as_fields(),
     }

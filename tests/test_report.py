@@ -42,6 +42,28 @@ def make_mode(round_s: float, server_bytes: int) -> dict:
         "counters": {"aggregated": 1234, "duplicate": 0, "no_job": 7},
         "retransmissions": 3,
         "packets_per_push": {"mean": 98.25, "ratio": 1.013},
+        "timeline": {"at_s": [0.1, 0.2, 1.9, 2.0, 2.1], "committed": [1, 2, 2, 3, 4]},
+        "faults": [
+            {
+                "action": "kill",
+                "target": "switch",
+                "round": 2,
+                "phase": "drain",
+                "at_s": 0.25,
+                "ended_s": 1.25,
+                "recovery_s": 1.65,
+            },
+            {
+                "action": "cut",
+                "target": "worker1",
+                "round": 3,
+                "phase": None,
+                "at_s": 2.05,
+                "ended_s": None,
+                "recovery_s": None,
+            },
+        ],
+        "audit": {"conserved": True, "pushed_sha256": MODEL},
     }
 
 
@@ -139,6 +161,21 @@ def test_the_headline_says_what_was_found():
     assert "15 kB against 45 kB server-only" in text
 
 
+def test_faults_and_the_audit_have_cards():
+    """The longest recovery, what never recovered, and whether anything was lost."""
+    run = make_run()
+    text = "\n".join(page_of(run).text)
+    assert "Longest recovery\n1.65 s\n6 faults were injected. After 3 of them no round" in text
+    assert "Audit\nConserved\nEvery pushed gradient was applied once" in text
+    run["modes"]["libra"]["audit"]["conserved"] = False
+    assert "Not conserved" in page_of(run).text
+    for mode in run["modes"].values():
+        del mode["audit"], mode["faults"]
+    without = page_of(run).text
+    assert "Longest recovery" not in without
+    assert "Audit" not in without
+
+
 def test_different_models_are_called_a_fault():
     """One flipped bit in one mode is impossible to overlook."""
     run = make_run()
@@ -183,7 +220,7 @@ def test_the_page_needs_nothing_but_itself(tmp_path):
     """Images are embedded; there is no script, link or other resource."""
     page = read(make_run(), tmp_path)
     images = [attributes["src"] for tag, attributes in page.tags if tag == "img"]
-    assert len(images) == 6
+    assert len(images) == 7
     assert all(source.startswith("data:image/png;base64,iVBOR") for source in images)
     assert not {"script", "link", "iframe", "a"} & {tag for tag, _ in page.tags}
     html = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
@@ -194,7 +231,7 @@ def test_the_page_needs_nothing_but_itself(tmp_path):
 def test_plots_are_images_with_something_on_them(tmp_path):
     """Each PNG has the common width, and more than one colour."""
     write_report(make_run(), tmp_path)
-    names = {"quality", "round_time", "bytes", "packets", "counters", "update_shares"}
+    names = {"quality", "round_time", "bytes", "faults", "packets", "counters", "update_shares"}
     assert {path.stem for path in tmp_path.glob("*.png")} == names
     for path in tmp_path.glob("*.png"):
         pixels = matplotlib.image.imread(path)
@@ -227,10 +264,12 @@ DRAWN = {
     "update_shares",
     "bytes",
     "counters",
+    "faults",
     "packets",
     "phases_s",
     "quality",
     "round_s_median",
+    "timeline",
 }
 REQUIRED = {"schema", "dataset", "model", "workers", "rounds", "modes"}
 
@@ -310,6 +349,10 @@ def change(run: dict, path: str, value: object) -> dict:
         ("modes/libra/quality/round", [0, 2], r"quality has 2 rounds, 3 times .* lengths \[3\]"),
         ("modes/libra/counters/duplicate", 1.5, "counters.duplicate is 1.5"),
         ("modes/libra/packets_per_push", {"mean": 1.0}, "packets_per_push.ratio is missing"),
+        ("modes/libra/faults/0/at_s", -1, r"faults\[0\].at_s is -1; need a finite number"),
+        ("modes/libra/faults/1/action", None, r"faults\[1\].action is missing"),
+        ("modes/libra/timeline/at_s", [0.1], "timeline has 1 times and 5 numbers of rounds"),
+        ("modes/libra/audit/conserved", 1, "conserved is 1; need true or false"),
         ("dataset", ["x" * 500], r"run.dataset is \['x{50,60}…; need a text"),
     ],
 )
