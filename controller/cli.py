@@ -124,6 +124,13 @@ def run(
     audit: Annotated[
         bool, typer.Option("--audit", help="Check that what was pushed is what was applied.")
     ] = False,
+    backup_path: Annotated[
+        bool,
+        typer.Option(
+            "--backup-path",
+            help="Give hosts a second path, which they take while the switch is down.",
+        ),
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder of results.")] = DEFAULTS.out,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Also write run.json to this file.")
@@ -157,6 +164,7 @@ def run(
         checkpoint_every=checkpoint_every,
         faults=FaultPlan.parse(fault or ""),
         audit=audit,
+        backup_path=backup_path,
         out=out,
     )
     console = Console()

@@ -118,6 +118,7 @@ class JobFiles:
             row_base=0,
             rows=1 << (rows - 1).bit_length(),
             group_id=GROUP_ID,
+            has_detour=self._options.backup_path,
         )
 
 

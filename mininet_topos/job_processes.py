@@ -105,6 +105,11 @@ class JobProcesses:
         """Cut the link of a process's host, or mend it."""
         self._network.set_link(self._hosts[name].name, up=up)
 
+    def turn(self, *, detour: bool) -> None:
+        """Change the hosts' routes as the controller has asked, and tell it so."""
+        self._network.turn(detour=detour)
+        self.release(CONTROLLER)
+
     def release(self, name: str) -> None:
         """Let a process go on that waits."""
         self[name].go()

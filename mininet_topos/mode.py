@@ -68,6 +68,7 @@ class ModeRun:
             target=options.target,
             rate_mbps=options.link_mbps,
             faults=self._faults.links,
+            backup_path=options.backup_path,
         )
         self.files = JobFiles(mode, options, plan, artifact, self._topology, folder)
         self.result = ModeResult(folder)
@@ -117,6 +118,8 @@ class ModeRun:
             except queue.Empty:
                 continue
             self._take(event)
+            if event.kind == "route":
+                job.turn(detour=event.fields["detour"])
             injector.take(event)
             if event.kind == "commit":
                 self.result.timeline.append((injector.now_s, event.fields["round"] + 1))

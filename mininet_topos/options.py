@@ -38,6 +38,7 @@ class RunOptions:
         transport: "batch" or "scapy".
         evaluate_every, checkpoint_every: rounds.
         audit: record what is pushed and committed, and check it.
+        backup_path: hosts have a second path, around the switch.
         faults: what goes wrong; see `faults_of`.
         out: folder of results.
     """
@@ -62,6 +63,7 @@ class RunOptions:
     evaluate_every: int = 5
     checkpoint_every: int = 25
     audit: bool = False
+    backup_path: bool = False
     faults: FaultPlan = field(default_factory=FaultPlan)
     out: Path = Path("out")
 
@@ -88,7 +90,12 @@ class RunOptions:
             check_fraction_bits(self.fraction_bits)
         if not 0 < self.sample <= 1:
             raise BadInput(f"sample {self.sample}: allowed are shares above 0, up to 1")
-        self.faults.check(workers=self.workers, rounds=self.rounds, target=self.target)
+        self.faults.check(
+            workers=self.workers,
+            rounds=self.rounds,
+            target=self.target,
+            backup=self.backup_path,
+        )
 
     def faults_of(self, mode: str) -> FaultPlan:
         """The faults of one mode: server-only stays without, to compare with, unless alone."""

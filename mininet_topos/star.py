@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from mininet_topos import compat, links
+from mininet_topos.backup import BackupPath
 from mininet_topos.errors import BadTopology
 from mininet_topos.namespace import require_isolated, shielded_from_signals
 from mininet_topos.nodes import SWITCHES, Host
@@ -56,6 +57,7 @@ class StarTopology:
         rate_mbps: of every link, in each direction; None leaves them unshaped.
         queue_ms: what a full queue of a link takes to drain.
         faults: of every link in each direction, made by the embedded switch.
+        backup_path: hosts have a second link each, to a plain switch `s2`.
 
     Raises:
         BadTopology: a value is out of range.
@@ -68,6 +70,7 @@ class StarTopology:
     rate_mbps: float | None = None
     queue_ms: float = 100.0
     faults: LinkFaults | None = None
+    backup_path: bool = False
 
     def __post_init__(self) -> None:
         if self.target not in SWITCHES:
@@ -146,6 +149,7 @@ class StarNetwork:
         self._nodes: dict[str, Host] = {}
         self._links: list[links.Link] = []
         self._switch: Any = None
+        self._backup: BackupPath | None = None
 
     def __enter__(self) -> Self:
         require_isolated()
@@ -199,6 +203,12 @@ class StarNetwork:
         interface = next(link.switch_interface for link in self._links if link.host == host)
         run_tool(["ip", "link", "set", "dev", interface, "up" if up else "down"])
 
+    def turn(self, *, detour: bool) -> None:
+        """Lead all packets over the backup path, or back through the switch."""
+        if self._backup is None:
+            raise BadTopology("this star has no backup path")
+        self._backup.turn(detour=detour)
+
     def snapshot(self) -> links.Snapshot:
         """Read the counters of all links; keys are host names, see `links.difference`."""
         return links.take_snapshot(self._links)
@@ -220,11 +230,16 @@ class StarNetwork:
             port_macs={spec.port: spec.mac for spec in self.topology.hosts},
             faults=self.topology.faults,
         )
+        if self.topology.backup_path:
+            addresses = {spec.name: spec.ip for spec in self.topology.hosts}
+            self._backup = BackupPath(net, SUBNET, addresses)
         for spec in self.topology.hosts:
             self._add_host(net, spec)
         net.build()
         for spec in self.topology.hosts:
             self._nodes[spec.name].set_neighbours(self.topology.neighbours(spec))
+        if self._backup is not None:
+            self._backup.set_neighbours()
         if self.topology.shape is not None:
             self._shape(self.topology.shape)
         net.start()
@@ -241,18 +256,26 @@ class StarNetwork:
             addr2=_port_mac(spec.port),
         )
         self._links.append(links.Link(spec.name, node.pid, link.intf1.name, link.intf2.name))
+        if self._backup is not None:
+            self._backup.add(node, spec.port)
 
     def _shape(self, shape: LinkShape) -> None:
-        at_switch = [link.switch_interface for link in self._links]
+        backup = () if self._backup is None else self._backup.interfaces()
+        at_switch = [*(link.switch_interface for link in self._links), *backup]
         run_tool(["tc", "-batch", "-"], tc_batch(shape, at_switch))
         for link in self._links:
-            at_host = tc_batch(shape, [link.host_interface])
+            at_host = tc_batch(shape, self._interfaces_of(link))
             self._nodes[link.host].run("tc", "-batch", "-", stdin=at_host)
 
+    def _interfaces_of(self, link: links.Link) -> list[str]:
+        """The interfaces of the host at a link's end."""
+        return [str(name) for name in self._nodes[link.host].intfNames()]
+
     def _delete_links(self) -> None:
-        for link in self._links:
-            if Path("/sys/class/net", link.switch_interface).exists():
-                run_tool(["ip", "link", "delete", "dev", link.switch_interface])
+        backup = () if self._backup is None else self._backup.interfaces()
+        for interface in (*(link.switch_interface for link in self._links), *backup):
+            if Path("/sys/class/net", interface).exists():
+                run_tool(["ip", "link", "delete", "dev", interface])
 
     def _close(self) -> None:
         with shielded_from_signals():

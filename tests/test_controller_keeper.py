@@ -63,7 +63,9 @@ class Process:
 
     def __init__(self, folder: Path) -> None:
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", "controller.keeper", str(folder)], stdout=subprocess.PIPE
+            [sys.executable, "-m", "controller.keeper", str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         self._events: queue.Queue[dict | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read)
@@ -85,11 +87,19 @@ class Process:
             if found["event"] == kind:
                 return found
 
+    def go(self) -> None:
+        """Say that what was asked for is done."""
+        assert self._popen.stdin is not None
+        self._popen.stdin.write(b"go\n")
+        self._popen.stdin.flush()
+
     def kill(self) -> None:
         """As `kill -9` does."""
         self._popen.kill()
         self._popen.wait()
         self._reader.join()
+        assert self._popen.stdin is not None
+        self._popen.stdin.close()
 
 
 @contextmanager
@@ -297,3 +307,24 @@ def test_configurations_are_checked(folder: Path, socket: Path) -> None:
     lonely = replace(config(socket), hosts=())
     with pytest.raises(BadInput, match=SERVER):
         lonely.membership(make_job(WORKERS, 10, 33, 9), 1, 33)
+
+
+def test_packets_go_around_a_switch_that_is_down(
+    folder: Path, socket: Path, client: JobIncarnations, switch: P4RuntimeServer
+) -> None:
+    """Routes first, then an epoch without a switch; back in another one when it is set up."""
+    replace(config(socket, switch.address), has_detour=True).save(folder / "keeper.json")
+    with keeper(folder) as process:
+        process.event("ready")
+        client.begin(0, resumed=False, timeout_s=WAIT_S)
+        switch.stop(0.0)
+        assert process.event("route")["detour"] is True
+        process.go()
+        around = await_news(client)
+        assert (around.epoch, len(around.placement)) == (2, 100)
+        assert await_news(client, lambda: client.renew("a test", around, 5)).epoch == 3
+        with P4RuntimeServer(switch.address):
+            assert process.event("route")["detour"] is False
+            process.go()
+            assert await_news(client).epoch == 4
+            assert process.event("switch")["state"] == "ready"

@@ -49,7 +49,9 @@ EVERY_RUN = {
 ON_BMV2 = ("none", *(name for name in KILLS if not name.startswith("cut")))
 
 
-def train(out: Path, workers: int, mode: str, fault: str, target: str = "soft") -> dict:
+def train(
+    out: Path, workers: int, mode: str, fault: str, target: str = "soft", *options: str
+) -> dict:
     """Run a small training in one mode; return run.json."""
     path = out / "run.json"
     done = subprocess.run(
@@ -58,7 +60,7 @@ def train(out: Path, workers: int, mode: str, fault: str, target: str = "soft") 
             *("--dataset", "synthetic:examples=3000,features=1500,nnz=20", "--seed", "3"),
             *("--workers", str(workers), "--rounds", str(ROUNDS), "--batch", "32"),
             *("--hot", "512", "--evaluate-every", "4", "--checkpoint-every", "1"),
-            *("--target", target, "--json", str(path)),
+            *("--target", target, "--json", str(path), *options),
         ),
         capture_output=True,
         text=True,
@@ -132,3 +134,18 @@ def test_faults_keep_the_bits(
 ) -> None:
     """Model and pushed gradients are those of the training without faults and without a switch."""
     check(tmp_path, references, workers, mode, fault, target)
+
+
+@pytest.mark.parametrize(
+    "workers", [pytest.param(w, marks=pytest.mark.faults(every_run=w == 4)) for w in WORKERS]
+)
+def test_the_switch_stays_dead(workers: int, tmp_path: Path, references: Path) -> None:
+    """Where there is another path, training goes on over it, and everything is the same."""
+    folder = references / str(workers)
+    folder.mkdir(exist_ok=True)
+    expected = reference(folder, workers)
+    run = train(tmp_path, workers, "libra", "dead=switch@r2:drain", "soft", "--backup-path")
+    assert run["model_sha256"] == expected["model_sha256"]
+    assert run["audit"] == expected["audit"]
+    assert run["faults"][0]["recovery_s"] is not None
+    assert run["modes"]["libra"]["server_counters"]["fallback_added"] > 0

@@ -23,11 +23,19 @@ def report(event: str, **fields: Any) -> None:
     sys.stdout.flush()
 
 
+async def turn_by_runner(detour: bool) -> None:
+    """Ask whoever has started this process for other routes; a line on stdin says that they are."""
+    report("route", detour=detour)
+    if not await asyncio.to_thread(sys.stdin.readline):
+        raise LibraError("nobody is there any more to change routes")
+
+
 async def run(folder: Path) -> None:
     """Keep the job of a folder until the process is ended."""
     job = Job.load(folder / "job.json")
     config = KeeperConfig.load(folder / "keeper.json")
-    keeper = Keeper(folder, config, job, Artifact.load(config.program), report)
+    turn = turn_by_runner if config.has_detour else None
+    keeper = Keeper(folder, config, job, Artifact.load(config.program), report, turn)
     server = await serve(keeper)
     keeping = asyncio.create_task(keeper.keep())
     try:

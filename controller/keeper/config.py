@@ -40,6 +40,7 @@ class KeeperConfig:
         hosts: who hangs at which port.
         placed: what of the job is on the switch.
         slot, row_base, rows, group_id: of the job there, as `Membership` has them.
+        has_detour: the network has another path, which packets take while the switch is down.
     """
 
     socket: str
@@ -54,6 +55,7 @@ class KeeperConfig:
     row_base: int
     rows: int
     group_id: int
+    has_detour: bool = False
 
     def __post_init__(self) -> None:
         find_target(self.target)

@@ -25,6 +25,7 @@ class Taken:
         fraction_bits: F.
         version: of the placement.
         installed: all of it stood on the switch (or needed not to).
+        detour: its packets go around the switch.
     """
 
     epoch: int
@@ -32,6 +33,7 @@ class Taken:
     fraction_bits: int
     version: int
     installed: bool
+    detour: bool = False
 
 
 class EpochFile:
@@ -51,7 +53,10 @@ class EpochFile:
                 raise ValueError(f"needed are schema {SCHEMA} and job {self._job}")
             taken = Taken(**fields)
             whole = (taken.epoch, taken.round, taken.fraction_bits, taken.version)
-            if any(type(value) is not int for value in whole) or type(taken.installed) is not bool:
+            flags = (taken.installed, taken.detour)
+            if any(type(value) is not int for value in whole) or any(
+                type(value) is not bool for value in flags
+            ):
                 raise ValueError("a number is missing")
             if not (0 < taken.epoch <= MAX_EPOCH and 0 <= taken.round <= MAX_ROUND):
                 raise ValueError(f"epoch {taken.epoch}, round {taken.round}")

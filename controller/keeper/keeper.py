@@ -47,6 +47,7 @@ CHANGES = 32
 """How many changes are remembered for the status."""
 
 Report = Callable[..., None]
+Turn = Callable[[bool], Awaitable[None]]
 
 
 class SwitchState(StrEnum):
@@ -75,11 +76,13 @@ class Keeper:
         job: Job,
         artifact: Artifact,
         report: Report = lambda event, **fields: None,
+        turn: Turn | None = None,
     ) -> None:
         """Take up what an earlier keeper of the same folder has left, if there was one.
 
         The folder holds `epochs.json` and the placements, `placement-<version>.npz`. `report` is
-        told of events.
+        told of events. `turn` leads the network's packets around the switch, or back; it is needed
+        where the configuration says that there is a detour.
         """
         self.config = config
         self.job = job
@@ -89,9 +92,11 @@ class Keeper:
         self._folder = folder
         self._artifact = artifact
         self._report = report
+        self._turn = turn
         self._epochs = EpochFile(folder / "epochs.json", job.job)
         self._taken = self._epochs.load()
         self._is_first = self._taken is None
+        self._is_around = False if self._is_first else None
         self._placement = self._load(self._taken.version if self._taken else 1)
         self._on_switch = JobSwitch(config, job, artifact)
         self._switch: fy.Switch | None = None
@@ -120,11 +125,12 @@ class Keeper:
         """Make another incarnation, unless the asking server has missed the newest one."""
         if not self._concerns(request):
             return
-        if self.config.placed is Placed.JOB:
+        if self._is_on_switch:
             self._renewal = request
             self._asked.set()
         else:  # no epoch is on the switch
-            self._settle(self._take(request.reason, request.round))
+            detour = self._taken is not None and self._taken.detour
+            self._settle(self._take(request.reason, request.round, detour=detour))
 
     async def suspect(self, request: Request) -> None:
         """Look at the switch, soon."""
@@ -141,6 +147,12 @@ class Keeper:
                 return await read_reasons(self._switch, self.config.slot)
         except (TimeoutError, fy.P4ClientError):
             return {}
+
+    @property
+    def _is_on_switch(self) -> bool:
+        """Whether the newest epoch is (to be) on the switch."""
+        detour = self._taken is not None and self._taken.detour
+        return self.config.placed is Placed.JOB and not detour
 
     def _concerns(self, request: Request) -> bool:
         self.round = max(self.round, request.round)
@@ -173,6 +185,7 @@ class Keeper:
                     raise
                 fresh = False
                 self._mark_down(str(error))
+                await self._go_around()
             self._switch = None
             await asyncio.sleep(0 if fresh else RETRY_S)
 
@@ -212,11 +225,12 @@ class Keeper:
     async def _is_as_left(self, switch: fy.Switch) -> bool:
         """Whether the switch holds what this job has left there; publishes it then."""
         taken = self._taken
-        if taken is None or not taken.installed:
+        if taken is None or not taken.installed or taken.detour:
             return False
         if not await self._on_switch.holds(switch, taken.epoch):
             return False
         if self._current is None:
+            await self._lead(detour=False)
             self._publish(taken)
         return True
 
@@ -225,13 +239,35 @@ class Keeper:
         began = time.monotonic()
         first = self._taken is None
         reason = "the job begins" if first else "the switch was empty"
-        if self._taken is not None and self.config.placed is not Placed.JOB:
-            taken = self._taken  # nothing of the epoch was on the switch
+        old = self._taken
+        if old is not None and self.config.placed is not Placed.JOB and not old.detour:
+            taken = old  # nothing of the epoch was on the switch
         else:
             taken = self._take(reason, self.round)
         await self._write(self._on_switch.install(switch, taken.epoch, taken.fraction_bits))
         self._report("provisioned", epoch=taken.epoch, seconds=time.monotonic() - began)
+        await self._lead(detour=False)
         self._settle(taken)
+
+    async def _go_around(self) -> None:
+        """Lead packets around a switch that is down, if there is a path, in another epoch.
+
+        A packet takes one way in an epoch: a late copy of one must not be added in two places.
+        """
+        taken = self._taken
+        if self._turn is None or taken is None:
+            return
+        await self._lead(detour=True)
+        if not taken.detour:
+            self._settle(self._take("the switch is down", self.round, detour=True))
+        elif self._current is None:
+            self._settle(taken)
+
+    async def _lead(self, *, detour: bool) -> None:
+        """Let packets take a way, unless it is known that they do."""
+        if self._turn is not None and self._is_around is not detour:
+            await self._turn(detour)
+            self._is_around = detour
 
     async def _to_next_epoch(self, switch: fy.Switch, request: Request) -> bool:
         """Take the switch to the next epoch; true if it must be loaded anew for it."""
@@ -272,13 +308,14 @@ class Keeper:
 
     # -- epochs -----------------------------------------------------------------------------
 
-    def _take(self, reason: str, round_: int) -> Taken:
+    def _take(self, reason: str, round_: int, *, detour: bool = False) -> Taken:
         """Take the next epoch for good; it is on disk when this returns."""
         old = self._taken
         if old is None:
             taken = Taken(self.job.epoch, 0, self.job.fraction_bits, 1, False)
         else:
-            taken = replace(old, epoch=next_epoch(old.epoch), round=round_, installed=False)
+            epoch = next_epoch(old.epoch)
+            taken = replace(old, epoch=epoch, round=round_, installed=False, detour=detour)
         self._epochs.save(taken)
         self._taken = taken
         self.changes.append((taken.epoch, reason))
