@@ -19,6 +19,7 @@ from controller.cli_place import place_keys
 from controller.placing.methods import METHODS
 from controller.targets import TARGETS
 from host_stack.errors import BadInput, LibraError
+from host_stack.progress import BSP, FORMS
 from mininet_topos.faults import FaultPlan
 from mininet_topos.options import MODES, RunOptions
 from mininet_topos.outcome import audit_lines, fault_lines
@@ -67,7 +68,7 @@ def run(
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Worker hosts.")] = DEFAULTS.workers,
-    rounds: Annotated[int, typer.Option(help="Rounds of synchronous training.")] = DEFAULTS.rounds,
+    rounds: Annotated[int, typer.Option(help="Steps of each worker.")] = DEFAULTS.rounds,
     batch: Annotated[int, typer.Option(help="Examples per worker and round.")] = DEFAULTS.batch,
     optimizer: Annotated[
         str,
@@ -121,6 +122,12 @@ def run(
             "docs/faults.md. Mode server-only stays without faults unless it is alone."
         ),
     ] = None,
+    consistency: Annotated[
+        str,
+        typer.Option(
+            help=f"How workers keep in step: {FORMS}. But for bsp, models differ from run to run."
+        ),
+    ] = DEFAULTS.consistency,
     audit: Annotated[
         bool, typer.Option("--audit", help="Check that what was pushed is what was applied.")
     ] = False,
@@ -163,6 +170,7 @@ def run(
         evaluate_every=evaluate_every,
         checkpoint_every=checkpoint_every,
         faults=FaultPlan.parse(fault or ""),
+        consistency=consistency,
         audit=audit,
         backup_path=backup_path,
         out=out,
@@ -172,7 +180,8 @@ def run(
     if json_path is not None:
         json_path.write_text(json.dumps(summary, indent=2) + "\n")
     show_summary(console, summary, folder)
-    if len({entry["model_sha256"] for entry in summary["modes"].values()}) > 1:
+    hashes = {entry["model_sha256"] for entry in summary["modes"].values()}
+    if options.consistency == str(BSP) and len(hashes) > 1:
         raise LibraError("the models of the modes differ: this is a defect, please report it")
     if summary["audit"] is not None and not summary["audit"]["conserved"]:
         raise LibraError(

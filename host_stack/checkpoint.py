@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,21 @@ from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray
 from host_stack.npz import reading_npz, vector
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _STATE = "state_"
 
 
 def save_checkpoint(
-    path: Path, rounds: int, parameters: FloatArray, state: dict[str, NDArray[np.float32]]
+    path: Path,
+    rounds: int,
+    steps: Sequence[int],
+    parameters: FloatArray,
+    state: dict[str, NDArray[np.float32]],
 ) -> None:
-    """Write the model after `rounds` committed rounds, with the optimiser's `state` arrays."""
+    """Write the model after `rounds` committed rounds, with the optimiser's `state` arrays.
+
+    `steps` are the committed steps of each rank.
+    """
     temporary = path.with_name(path.name + ".part")
     arrays = {_STATE + name: array for name, array in state.items()}
     with temporary.open("wb") as file:
@@ -27,6 +35,7 @@ def save_checkpoint(
             file,
             schema=np.int64(SCHEMA_VERSION),
             rounds=np.int64(rounds),
+            steps=np.array(steps, np.int64),
             parameters=parameters,
             **arrays,  # type: ignore[arg-type]
         )
@@ -35,8 +44,10 @@ def save_checkpoint(
     temporary.replace(path)
 
 
-def load_checkpoint(path: Path) -> tuple[int, FloatArray, dict[str, NDArray[np.float32]]]:
-    """(rounds, parameters, optimiser state) of a checkpoint; `BadInput` if the file is none."""
+def load_checkpoint(
+    path: Path,
+) -> tuple[int, list[int], FloatArray, dict[str, NDArray[np.float32]]]:
+    """(rounds, steps, parameters, optimiser state) of a checkpoint; `BadInput` if it is none."""
     with reading_npz(path, "checkpoint") as file:
         if int(file["schema"]) != SCHEMA_VERSION:
             raise BadInput(
@@ -47,4 +58,5 @@ def load_checkpoint(path: Path) -> tuple[int, FloatArray, dict[str, NDArray[np.f
             for name in file.files
             if name.startswith(_STATE)
         }
-        return int(file["rounds"]), vector(file, "parameters", np.float32), state
+        steps = vector(file, "steps", np.int64).tolist()
+        return int(file["rounds"]), steps, vector(file, "parameters", np.float32), state

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import MAX_CONTRIBUTIONS
@@ -39,6 +40,52 @@ class Consistency:
                 raise BadInput(f"{name} {value}: it must be {low} or more")
         if self.staleness is None and self.close_steps is None and self.close_s is None:
             raise BadInput("asynchronous training needs a number of steps or a time that closes")
+
+    @classmethod
+    def parse(cls, text: str) -> Consistency:
+        """Read `bsp`, `ssp:K[,steps=N][,seconds=T]` or `async:[steps=N][,seconds=T]`.
+
+        Raises `BadInput` for anything else.
+        """
+        kind, _, options = text.partition(":")
+        words = [word.strip() for word in options.split(",") if word.strip()]
+        try:
+            if kind == "bsp" and not words:
+                return BSP
+            if kind == "ssp" and words:
+                return cls(int(words[0]), **_closing(words[1:]))
+            if kind == "async" and words:
+                return cls(None, **_closing(words))
+        except ValueError:
+            pass
+        raise BadInput(f"consistency {text!r}: allowed are {FORMS}")
+
+    def __str__(self) -> str:
+        if self == BSP:
+            return "bsp"
+        parts = [] if self.staleness is None else [str(self.staleness)]
+        if self.close_steps is not None:
+            parts.append(f"steps={self.close_steps}")
+        if self.close_s is not None:
+            parts.append(f"seconds={self.close_s:g}")
+        return ("async:" if self.staleness is None else "ssp:") + ",".join(parts)
+
+
+FORMS = "bsp, ssp:K[,steps=N][,seconds=T], async:steps=N, async:seconds=T"
+
+
+def _closing(words: list[str]) -> dict[str, Any]:
+    """What closes a round, of words NAME=NUMBER; `ValueError` for others."""
+    found: dict[str, Any] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if name == "steps" and "close_steps" not in found:
+            found["close_steps"] = int(value)
+        elif name == "seconds" and "close_s" not in found:
+            found["close_s"] = float(value)
+        else:
+            raise ValueError(word)
+    return found
 
 
 BSP = Consistency()
@@ -107,6 +154,10 @@ class Progress:
     def is_waiting(self, rank: int) -> bool:
         """Whether a rank has completed its step and was not told to go on."""
         return rank in self._waiting
+
+    def is_final(self, rank: int) -> bool:
+        """Whether a rank has said that nothing comes behind its steps."""
+        return rank in self._final
 
     def release(self, now: float) -> list[int]:
         """The ranks that go on, from now on into their `target`; the others need a commit."""

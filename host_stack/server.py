@@ -308,7 +308,8 @@ class Server:
         """DONE, STATUS or STALLED of this epoch."""
         message, progress = asking.message, self._progress
         complete = message.step < progress.steps[rank]
-        if complete and not progress.is_waiting(rank):
+        ends = message.final and not progress.is_final(rank)
+        if complete and not progress.is_waiting(rank) and not ends:
             self._answer_go(rank, asking.request, message)
         elif head is Head.DONE:
             rows = rows_of(message.rows, self._incarnation.placement.used_rows)

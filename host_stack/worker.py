@@ -31,6 +31,8 @@ from host_stack.wire import Op
 UPDATE_GRACE_S = 0.05
 """How long an UPDATE may be overtaken by the server's answer before its row is fetched."""
 
+NOTHING: Keys = np.zeros(0, np.uint64)
+NO_GRADIENTS: FloatArray = np.zeros(0, np.float32)
 MAX_STEP = 0xFFFFFFFF
 """In a STATUS: a step that was not pushed."""
 
@@ -68,7 +70,7 @@ class _Step:
     number: int
     keys: Keys
     gradients: FloatArray
-    final: bool
+    final: bool = False
 
 
 class Worker:
@@ -106,7 +108,6 @@ class Worker:
         self._pushed = 0
         self._round = 0
         self._committed = 0
-        self._has_ended = False
         self._in_switch = np.zeros(0, np.bool_)
         self._codec = Codec(job.layout)
         self._kv = KVWorker(node)
@@ -151,7 +152,7 @@ class Worker:
         self.is_current = True
 
     def push_round(
-        self, step: int, keys: Keys, gradients: FloatArray, next_keys: Keys, *, final: bool = False
+        self, step: int, keys: Keys, gradients: FloatArray, next_keys: Keys
     ) -> RoundTimes:
         """Push a step, in as many epochs as it takes, until the server lets this worker go on.
 
@@ -163,24 +164,41 @@ class Worker:
             gradients: float32[n], any values.
             next_keys: uint64[m], sorted and unique: what the next batch needs. Unless
                 `is_current` is true afterwards, they have to be fetched.
-            final: nothing comes behind this step; needed but for BSP.
 
         Raises:
             Moved: the server goes on at an earlier step.
             PushFailed: nothing moves any more, and nobody says why.
         """
-        self._uncommitted.append(_Step(step, keys, gradients, final))
+        self._uncommitted.append(_Step(step, keys, gradients))
         times = RoundTimes()
         while True:
             try:
                 while self._pushed < len(self._uncommitted):
                     self._attempt(self._uncommitted[self._pushed], next_keys, times)
-                if final and not self._has_ended:
-                    self._say_final(step)
                 return times
             except Moved as moved:
                 self._adopt(moved)
                 times.replays += bool(self._uncommitted)
+                if not self._uncommitted and moved.steps <= step:
+                    raise
+
+    def end(self, step: int) -> None:
+        """Say that nothing comes behind `step`, and wait until the whole job has ended.
+
+        Not needed under BSP.
+
+        Raises:
+            Moved: the server goes on at an earlier step.
+            PushFailed: nothing moves any more, and nobody says why.
+        """
+        while True:
+            try:
+                while self._pushed < len(self._uncommitted):
+                    self._attempt(self._uncommitted[self._pushed], NOTHING, RoundTimes())
+                self._await_go(_Step(step, NOTHING, NO_GRADIENTS, final=True), self._tag)
+                return
+            except Moved as moved:
+                self._adopt(moved)
                 if not self._uncommitted and moved.steps <= step:
                     raise
 
@@ -189,9 +207,9 @@ class Worker:
     def _attempt(self, step: _Step, next_keys: Keys, times: RoundTimes) -> None:
         started = time.monotonic()
         self.is_current = False
-        tag = make_tag(self._incarnation.epoch, self._round)
+        tag = self._tag
         hot, index = self._placement.find(step.keys)
-        cold = _Step(step.number, step.keys[~hot], step.gradients[~hot], step.final)
+        cold = _Step(step.number, step.keys[~hot], step.gradients[~hot])
         pushed_cold = self._push_cold(cold, tag)
         packing = self._placement.pack(index)
         self._push_hot(packing, step.gradients[hot], self._request(step, tag))
@@ -214,6 +232,10 @@ class Worker:
         times.update_s += time.monotonic() - committed
         times.hot_keys, times.cold_keys = len(index), len(step.keys) - len(index)
         times.packets = packing.count
+
+    @property
+    def _tag(self) -> int:
+        return make_tag(self._incarnation.epoch, self._round)
 
     def _request(self, step: _Step, tag: int, rows: bytes = b"") -> Request:
         version = self._incarnation.version
@@ -290,7 +312,6 @@ class Worker:
             The rows that changed in each round since the last time, int64[n]; None if the server
             does not know them any more.
         """
-        self._has_ended = self._uncommitted[self._pushed].final
         self._pushed += 1
         self._drop_committed(answer.steps)
         _, round_ = split_tag(answer.tag)
@@ -302,13 +323,6 @@ class Worker:
         if len(changed) != answer.committed - known:
             return None
         return dict(enumerate(changed, known))
-
-    def _say_final(self, step: int) -> None:
-        """Say again that nothing comes behind a step, all of which is committed."""
-        nothing = np.zeros(0, np.float32)
-        last = _Step(step, nothing.astype(np.uint64), nothing, final=True)
-        self._await_go(last, make_tag(self._incarnation.epoch, self._round))
-        self._has_ended = True
 
     def _drop_committed(self, steps: int) -> None:
         """Forget the steps below `steps`, which are committed."""
@@ -344,7 +358,7 @@ class Worker:
             return False
 
         status = Request(
-            make_tag(self._incarnation.epoch, self._round),
+            self._tag,
             self._incarnation.version,
             MAX_STEP,
             self._committed,

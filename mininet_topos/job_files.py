@@ -99,6 +99,7 @@ class JobFiles:
             seed=options.seed,
             evaluate_every=options.evaluate_every,
             checkpoint_every=options.checkpoint_every,
+            consistency=options.consistency,
             audit=options.audit,
         )
 

@@ -12,6 +12,7 @@ from host_stack.connect import TRANSPORTS
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import MAX_ROUND, MAX_WORKERS
+from host_stack.progress import Consistency
 from mininet_topos.faults import FaultPlan
 from mininet_topos.shaping import LinkShape
 from workloads.optimizers import make_optimizer
@@ -37,6 +38,7 @@ class RunOptions:
         sample: share of the training data that identifies the hot keys.
         transport: "batch" or "scapy".
         evaluate_every, checkpoint_every: rounds.
+        consistency: how workers keep in step; `rounds` are the steps of each.
         audit: record what is pushed and committed, and check it.
         backup_path: hosts have a second path, around the switch.
         faults: what goes wrong; see `faults_of`.
@@ -62,6 +64,7 @@ class RunOptions:
     transport: str = "batch"
     evaluate_every: int = 5
     checkpoint_every: int = 25
+    consistency: str = "bsp"
     audit: bool = False
     backup_path: bool = False
     faults: FaultPlan = field(default_factory=FaultPlan)
@@ -71,6 +74,7 @@ class RunOptions:
         _one_of("target", self.target, tuple(TARGETS))
         program_with(self.lanes)
         _one_of("transport", self.transport, TRANSPORTS)
+        Consistency.parse(self.consistency)
         _one_of("placement", self.placement, tuple(METHODS))
         make_optimizer(self.optimizer, 0, learning_rate=self.learning_rate)
         if not self.modes:

@@ -58,7 +58,12 @@ def render(record: RunRecord, drawn: list[plots.Plot]) -> str:
 
 def _subtitle(record: RunRecord) -> str:
     setup = record.setup
-    facts = [f"{setup.rounds} synchronous rounds"]
+    in_step = setup.consistency == "bsp"
+    facts = [
+        f"{setup.rounds} synchronous rounds"
+        if in_step
+        else f"{setup.rounds} steps of each worker, {setup.consistency}"
+    ]
     if setup.batch is not None:
         facts.append(f"batch of {setup.batch} per worker")
     if setup.link_mbps is not None:
@@ -120,6 +125,9 @@ def _models_card(record: RunRecord) -> str:
             f"(SHA-256 {hashes.pop()[:12]}…)."
         )
         return _card("Trained model", "Identical", text, "good")
+    if record.setup.consistency != "bsp":
+        text = "Workers were not kept in step, so the models depend on the times of this run."
+        return _card("Trained model", "Different", text)
     text = (
         f"{len(hashes)} different models from {len(names)} modes. They must be equal bit for bit: "
         "this is a fault, and the run's other figures should not be used."

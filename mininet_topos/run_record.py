@@ -86,6 +86,7 @@ class Setup:
     model: str
     workers: int
     rounds: int
+    consistency: str
     libra_version: str | None
     started: str | None
     target: str | None
@@ -156,6 +157,7 @@ def _setup(root: JsonNode) -> Setup:
         model=root.get("model").text(),
         workers=root.get("workers").integer(1),
         rounds=root.get("rounds").integer(1),
+        consistency=_text(root, "consistency") or "bsp",
         libra_version=_text(root, "libra_version"),
         started=_text(root, "started"),
         target=_text(root, "target"),

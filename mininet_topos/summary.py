@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from controller.artifacts import Artifact
+from host_stack.progress import BSP, Consistency
 from mininet_topos.mode import ModeResult
 from mininet_topos.options import RunOptions
 from mininet_topos.outcome import outcome
@@ -33,8 +34,9 @@ def summarize(
     results: dict[str, ModeResult],
 ) -> dict[str, Any]:
     """The contents of run.json, schema 1 (docs/run-json.md)."""
+    in_step = Consistency.parse(options.consistency) == BSP
     modes = {
-        mode: mode_summary(result, workload, artifact.layout.lanes)
+        mode: mode_summary(result, workload, artifact.layout.lanes, in_step=in_step)
         for mode, result in results.items()
     }
     run: dict[str, Any] = {
@@ -47,6 +49,7 @@ def summarize(
         "optimizer": options.optimizer,
         "workers": options.workers,
         "rounds": options.rounds,
+        "consistency": options.consistency,
         "batch": options.batch,
         "learning_rate": options.learning_rate,
         "sample": options.sample,
@@ -81,7 +84,9 @@ def summarize(
     return run
 
 
-def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str, Any]:
+def mode_summary(
+    result: ModeResult, workload: Workload, lanes: int, *, in_step: bool = True
+) -> dict[str, Any]:
     """One entry of `modes`."""
     rounds = [list(result.rounds[index].values()) for index in sorted(result.rounds)]
     slowest = [max(round_, key=_round_s) for round_ in rounds]
@@ -112,7 +117,7 @@ def mode_summary(result: ModeResult, workload: Workload, lanes: int) -> dict[str
             name: {"to_switch": link.to_switch.drops, "from_switch": link.to_host.drops}
             for name, link in links.items()
         },
-        "quality": quality(result, workload, round_s),
+        "quality": quality(result, workload, round_s, in_step=in_step),
         "switch_answers": all(result.switch_answers),
         "counters": result.reasons,
         "server_counters": result.server_done["counters"],
@@ -134,13 +139,21 @@ def _round_s(worker: dict[str, Any]) -> float:
     return float(sum(worker[f"{phase}_s"] for phase in PHASES))
 
 
-def quality(result: ModeResult, workload: Workload, round_s: list[float]) -> dict[str, Any]:
+def quality(
+    result: ModeResult, workload: Workload, round_s: list[float], *, in_step: bool = True
+) -> dict[str, Any]:
     """The metrics of the snapshots of the model, measured on the test part."""
     snapshots = Snapshots(result.folder / "snapshots").load()
+    at_s = {rounds: at_s for at_s, rounds in result.timeline}
+
+    def elapsed_s(rounds: int) -> float:
+        # Under BSP the seconds of rounds add up; otherwise a round is not a step of the workers.
+        return sum(round_s[:rounds]) if in_step else at_s.get(rounds, 0.0)
+
     measured = {rounds: workload.evaluate(model) for rounds, model in snapshots}
     return {
         "round": list(measured),
-        "elapsed_s": [sum(round_s[:rounds]) for rounds in measured],
+        "elapsed_s": [elapsed_s(rounds) for rounds in measured],
         "metrics": {
             name: [each[name] for each in measured.values()]
             for name in next(iter(measured.values()))

@@ -321,20 +321,25 @@ class MemoryJob:
         return True
 
     def _train(self, worker: Worker, rank: int) -> None:
-        round_ = worker.start()
-        while round_ < len(self.pushes):
+        step, has_ended = worker.start(), False
+        while not has_ended:
             try:
-                keys, gradients = self.pushes[round_][rank]
-                if not worker.is_current:
-                    worker.fetch(keys)
-                last = round_ + 1 == len(self.pushes)
-                next_keys = keys[:0] if last else self.pushes[round_ + 1][rank][0]
-                final = last and self._consistency != BSP
-                times = worker.push_round(round_, keys, gradients, next_keys, final=final)
-                self.outcome.times[rank].append(times)
-                round_ += 1
+                while step < len(self.pushes):
+                    self._step(worker, rank, step)
+                    step += 1
+                if self._consistency != BSP:
+                    worker.end(step - 1)
+                has_ended = True
             except Moved as moved:
-                round_, worker.is_current = moved.steps, False
+                step, worker.is_current = moved.steps, False
+
+    def _step(self, worker: Worker, rank: int, step: int) -> None:
+        keys, gradients = self.pushes[step][rank]
+        if not worker.is_current:
+            worker.fetch(keys)
+        last = step + 1 == len(self.pushes)
+        next_keys = keys[:0] if last else self.pushes[step + 1][rank][0]
+        self.outcome.times[rank].append(worker.push_round(step, keys, gradients, next_keys))
 
 
 def run_job(

@@ -12,6 +12,7 @@ from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.errors import BadInput
 
 PARAMETERS = np.array([0.1, -np.inf, np.nan, -0.0, 1e-40], np.float32)
+STEPS = [25, 24]
 STATE = {"accumulator": np.arange(5, dtype=np.float32)}
 
 
@@ -22,8 +23,9 @@ class Crash(BaseException):
 def test_every_bit_comes_back(tmp_path: Path) -> None:
     """Rounds, parameters and the optimiser's arrays, NaN and -0 included."""
     path = tmp_path / "checkpoint.npz"
-    save_checkpoint(path, 25, PARAMETERS, STATE)
-    rounds, parameters, state = load_checkpoint(path)
+    save_checkpoint(path, 25, STEPS, PARAMETERS, STATE)
+    rounds, steps, parameters, state = load_checkpoint(path)
+    assert steps == STEPS
     assert rounds == 25
     assert parameters.tobytes() == PARAMETERS.tobytes()
     assert parameters.dtype == np.float32
@@ -35,9 +37,10 @@ def test_every_bit_comes_back(tmp_path: Path) -> None:
 def test_a_new_checkpoint_replaces_the_old(tmp_path: Path) -> None:
     """The file of the path is always the newest whole one."""
     path = tmp_path / "checkpoint.npz"
-    save_checkpoint(path, 25, PARAMETERS, STATE)
-    save_checkpoint(path, 50, PARAMETERS[:2], {})
-    rounds, parameters, state = load_checkpoint(path)
+    save_checkpoint(path, 25, STEPS, PARAMETERS, STATE)
+    save_checkpoint(path, 50, STEPS, PARAMETERS[:2], {})
+    rounds, steps, parameters, state = load_checkpoint(path)
+    assert steps == STEPS
     assert (rounds, len(parameters), state) == (50, 2, {})
 
 
@@ -47,7 +50,7 @@ def test_a_crash_leaves_the_old_checkpoint(
 ) -> None:
     """Whenever the writer dies, the old file stays whole; the next writer is not hindered."""
     path = tmp_path / "checkpoint.npz"
-    save_checkpoint(path, 25, PARAMETERS, STATE)
+    save_checkpoint(path, 25, STEPS, PARAMETERS, STATE)
 
     def half_written(file: object, **_arrays: object) -> None:
         file.write(b"PK\x03\x04 half of a checkpoint")  # type: ignore[attr-defined]
@@ -64,11 +67,11 @@ def test_a_crash_leaves_the_old_checkpoint(
         else:
             patched.setattr(Path, "replace", crash)
         with pytest.raises(Crash):
-            save_checkpoint(path, 50, PARAMETERS * 2, STATE)
-    rounds, parameters, _ = load_checkpoint(path)
+            save_checkpoint(path, 50, STEPS, PARAMETERS * 2, STATE)
+    rounds, _, parameters, _ = load_checkpoint(path)
     assert rounds == 25
     assert parameters.tobytes() == PARAMETERS.tobytes()
-    save_checkpoint(path, 75, PARAMETERS, STATE)
+    save_checkpoint(path, 75, STEPS, PARAMETERS, STATE)
     assert load_checkpoint(path)[0] == 75
 
 
@@ -84,7 +87,7 @@ def test_contents_are_on_disk_before_the_name(
     monkeypatch.setattr(
         Path, "replace", lambda old, new: (order.append("rename"), replace(old, new))[1]
     )
-    save_checkpoint(tmp_path / "checkpoint.npz", 1, PARAMETERS, {})
+    save_checkpoint(tmp_path / "checkpoint.npz", 1, STEPS, PARAMETERS, {})
     assert order == ["fsync", "rename"]
 
 
@@ -94,6 +97,8 @@ HOSTILE_ARRAYS = {
     "two schemas": {"schema": np.array([1, 1])},
     "no rounds": {"rounds": None},
     "rounds of words": {"rounds": np.array("many")},
+    "no steps": {"steps": None},
+    "steps of float64": {"steps": np.zeros(2)},
     "no parameters": {"parameters": None},
     "parameters of float64": {"parameters": np.zeros(3)},
     "a matrix": {"parameters": np.zeros((2, 2), np.float32)},
@@ -107,8 +112,11 @@ def test_hostile_arrays(kind: str, tmp_path: Path) -> None:
     """A file with anything else in it is refused with one line."""
     path = tmp_path / "checkpoint.npz"
     arrays = {
-        "schema": np.int64(1), "rounds": np.int64(2), "parameters": PARAMETERS
-    } | HOSTILE_ARRAYS[kind]  # fmt: skip
+        "schema": np.int64(2),
+        "rounds": np.int64(2),
+        "steps": np.array(STEPS),
+        "parameters": PARAMETERS,
+    } | HOSTILE_ARRAYS[kind]
     np.savez(path, **{k: v for k, v in arrays.items() if v is not None})
     with pytest.raises(BadInput) as caught:
         load_checkpoint(path)
@@ -118,7 +126,7 @@ def test_hostile_arrays(kind: str, tmp_path: Path) -> None:
 def test_damaged_files(tmp_path: Path) -> None:
     """Truncation anywhere is noticed, and so is what is no archive."""
     path = tmp_path / "checkpoint.npz"
-    save_checkpoint(path, 25, PARAMETERS, STATE)
+    save_checkpoint(path, 25, STEPS, PARAMETERS, STATE)
     whole = path.read_bytes()
     for content in [b"", b"PK", b"\x93NUMPY", *(whole[:n] for n in range(0, len(whole), 61))]:
         path.write_bytes(content)
@@ -131,7 +139,7 @@ def test_damaged_files(tmp_path: Path) -> None:
 def test_changed_bytes_never_load_as_other_parameters(tmp_path: Path) -> None:
     """The archive's check sums catch what a disk has changed."""
     path = tmp_path / "checkpoint.npz"
-    save_checkpoint(path, 25, PARAMETERS, STATE)
+    save_checkpoint(path, 25, STEPS, PARAMETERS, STATE)
     whole = np.frombuffer(path.read_bytes(), np.uint8)
     rng = np.random.default_rng(6)
     refused = 0
@@ -140,7 +148,7 @@ def test_changed_bytes_never_load_as_other_parameters(tmp_path: Path) -> None:
         damaged[rng.integers(0, len(whole))] ^= rng.integers(1, 256, dtype=np.uint8)
         path.write_bytes(damaged.tobytes())
         try:
-            _, parameters, _ = load_checkpoint(path)
+            _, _, parameters, _ = load_checkpoint(path)
         except BadInput:
             refused += 1
         else:

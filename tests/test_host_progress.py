@@ -136,3 +136,33 @@ def test_everything_is_committed_once(
                     ]
                     assert progress.steps[rank] - min(training) <= rule.staleness
     assert progress.committed == lengths[:workers]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("bsp", BSP),
+        ("ssp:3", Consistency(3)),
+        ("ssp:2,steps=4", Consistency(2, close_steps=4)),
+        ("async:steps=4", Consistency(None, close_steps=4)),
+        ("async:seconds=0.5", Consistency(None, close_s=0.5)),
+        ("async:steps=4,seconds=0.5", Consistency(None, 4, 0.5)),
+    ],
+)
+def test_rules_are_read_and_written(text: str, rule: Consistency) -> None:
+    """The words of the command line."""
+    assert Consistency.parse(text) == rule
+    assert str(rule) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "BSP", "bsp:1", "ssp", "ssp:", "ssp:-1", "ssp:x", "ssp:1,steps=0", "ssp:1,2"),
+        *("async", "async:", "async:steps=1,steps=2", "async:seconds=nan", "async:minutes=1"),
+    ],
+)
+def test_other_rules_are_refused(text: str) -> None:
+    """The error says which rules there are."""
+    with pytest.raises(BadInput, match=r"allowed are bsp|must be|needs a number"):
+        Consistency.parse(text)

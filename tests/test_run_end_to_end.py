@@ -179,3 +179,15 @@ def test_a_worker_that_dies_is_named(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert err.startswith("error: worker2 was killed by SIGKILL")
     assert f"logs: {folder.parent}" in out
+
+
+@pytest.mark.parametrize("rule", ["ssp:2", "async:steps=3"])
+def test_workers_out_of_step(tmp_path: Path, rule: str) -> None:
+    """What was pushed is what was applied, and the model has learned."""
+    found = run(tmp_path, "--mode", "libra", "--consistency", rule, "--audit", "--rounds", "8")
+    assert found["audit"]["conserved"] is True
+    mode = found["modes"]["libra"]
+    assert mode["audit"]["steps"] == 16
+    assert mode["counters"]["aggregated"] > 0
+    quality = mode["quality"]
+    assert quality["metrics"]["log_loss"][-1] < quality["metrics"]["log_loss"][0]

@@ -19,6 +19,7 @@ from host_stack.fixedpoint import FloatArray
 from host_stack.job import Job
 from host_stack.layout import SERVER_RANK, make_tag
 from host_stack.probe import probe
+from host_stack.progress import BSP, Consistency
 from host_stack.server import Server
 from workloads.holds import Holds
 from workloads.optimizers import Optimizer, make_optimizer
@@ -39,15 +40,19 @@ class Recorder:
         self._optimizer = optimizer
         self._log = CommitLog(folder / AUDIT_FOLDER) if training.audit else None
 
-    def begin(self, parameters: FloatArray, *, resume: bool) -> int:
-        """Take up the last checkpoint, if there is one to resume from; return rounds committed."""
+    def begin(self, parameters: FloatArray, workers: int, *, resume: bool) -> tuple[int, list[int]]:
+        """Take up the last checkpoint, if there is one to resume from.
+
+        Returns:
+            Rounds committed, and steps of each worker.
+        """
         if resume and self._checkpoint.exists():
-            rounds, saved, state = load_checkpoint(self._checkpoint)
+            rounds, steps, saved, state = load_checkpoint(self._checkpoint)
             parameters[:] = saved
             self._optimizer.load_state(state)
-            return rounds
+            return rounds, steps
         self._snapshots.save(0, parameters)
-        return 0
+        return 0, [0] * workers
 
     def on_commit(self, commit: Commit, parameters: FloatArray, aggregate: Aggregate) -> None:
         """Called by the server after each round."""
@@ -56,11 +61,13 @@ class Recorder:
             keys = aggregate.keys.astype(np.uint64)
             self._log.record(tag, commit.steps, keys, aggregate.sums)
         rounds = commit.round + 1
-        if rounds % self._training.evaluate_every == 0 or rounds == self._training.rounds:
+        is_last = min(commit.steps) == self._training.rounds
+        if rounds % self._training.evaluate_every == 0 or is_last:
             self._snapshots.save(rounds, parameters)
         every = self._training.checkpoint_every
         if every and rounds % every == 0:
-            save_checkpoint(self._checkpoint, rounds, parameters, self._optimizer.state())
+            state = self._optimizer.state()
+            save_checkpoint(self._checkpoint, rounds, commit.steps, parameters, state)
         emit("commit", **asdict(commit))
 
 
@@ -79,7 +86,8 @@ def serve(folder: Path, controller: Path, holds: Holds, *, resume: bool) -> None
         training.optimizer, job.num_keys, learning_rate=training.learning_rate
     )
     recorder = Recorder(folder, training, optimizer)
-    round_ = recorder.begin(parameters, resume=resume)
+    round_, steps = recorder.begin(parameters, len(job.workers), resume=resume)
+    consistency = Consistency.parse(training.consistency)
     incarnations = JobIncarnations(controller, job.job)
     first = incarnations.begin(round_, resumed=resume, timeout_s=CONTROLLER_S)
     transport = open_transport(job, job.server)
@@ -93,14 +101,15 @@ def serve(folder: Path, controller: Path, holds: Holds, *, resume: bool) -> None
         node,
         incarnations,
         recorder.on_commit,
-        resumed=[round_] * len(job.workers) if resume else None,
+        consistency=consistency,
+        resumed=steps if resume else None,
         on_phase=holds.at,
     )
     node.start()
     # Later on, the switch may be in another epoch already, or be dead.
     switch = not resume and len(first.placement) > 0 and probe(job, SERVER_RANK, transport)
     emit("ready", switch=switch, round=round_, epoch=first.epoch)
-    server.run(training.rounds)
+    server.run(training.rounds if consistency == BSP else None)
     emit("done", model_sha256=model_sha256(parameters), counters=server.statistics())
     node.finalize()
     incarnations.close()

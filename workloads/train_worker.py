@@ -17,6 +17,7 @@ from host_stack.incarnation import Moved
 from host_stack.job import Job
 from host_stack.placement import Keys
 from host_stack.probe import probe
+from host_stack.progress import BSP, Consistency
 from host_stack.worker import Worker
 from workloads.holds import Holds
 from workloads.training import AUDIT_FOLDER, Training, await_start, emit, run_role
@@ -41,7 +42,8 @@ def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool) -> None:
             log.record(tag, step, keys, gradients)
         holds.at("push", step)
 
-    worker = Worker(job, rank, transport, node, on_pushed)
+    in_step = Consistency.parse(training.consistency) == BSP
+    worker = Worker(job, rank, transport, node, on_pushed, in_step=in_step)
     node.start()
     round_ = worker.start()
     on_switch = False
@@ -50,11 +52,16 @@ def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool) -> None:
         on_switch = len(worker.incarnation.placement) > 0 and probe(job, rank, transport)
     emit("ready", switch=on_switch, round=round_)
     await_start()
-    while round_ < training.rounds:
+    has_ended = False
+    while not has_ended:
         try:
-            holds.at("compute", round_)
-            _train_round(worker, workload, training, rank, round_)
-            round_ += 1
+            while round_ < training.rounds:
+                holds.at("compute", round_)
+                _train_round(worker, workload, training, rank, round_)
+                round_ += 1
+            if not in_step:
+                worker.end(round_ - 1)
+            has_ended = True
         except Moved as moved:
             round_, worker.is_current = moved.steps, False
     emit("done", **asdict(worker.hot.stats))

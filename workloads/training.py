@@ -26,6 +26,7 @@ class Training:
         rounds, batch, seed: rounds of BSP, examples per worker and round, seed of everything.
         evaluate_every: rounds between snapshots of the model.
         checkpoint_every: rounds between checkpoints of the server; 0 for none.
+        consistency: as `Consistency.parse` reads it; `rounds` are then the steps of each worker.
         audit: record what is pushed and committed (`host_stack.audit`).
     """
 
@@ -38,6 +39,7 @@ class Training:
     seed: int
     evaluate_every: int
     checkpoint_every: int
+    consistency: str = "bsp"
     audit: bool = False
 
     def __post_init__(self) -> None:
