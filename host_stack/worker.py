@@ -100,6 +100,7 @@ class Worker:
         self.parameters = np.zeros(job.num_keys, np.float32)
         self.counters: Counter[str] = Counter()
         self.is_current = False
+        self._is_complete = False
         self._job = job
         self._rank = rank
         self._on_pushed = on_pushed
@@ -149,7 +150,7 @@ class Worker:
             self._adopt(moved)
             raise
         self._updates.fetched(np.arange(self._placement.used_rows), expected - 1)
-        self.is_current = True
+        self.is_current = self._is_complete = True
 
     def push_round(
         self, step: int, keys: Keys, gradients: FloatArray, next_keys: Keys
@@ -226,7 +227,8 @@ class Worker:
             times.fetched_rows += self._complete_rows(changed)
         if pulled is not None:
             self._await_pull(pulled, self._cold_of(next_keys), self._committed)
-        self.is_current = changed is not None
+        self._is_complete = self._is_complete and changed is not None
+        self.is_current = self._is_complete
         times.push_s += pushed - started
         times.commit_s += committed - pushed
         times.update_s += time.monotonic() - committed
@@ -398,10 +400,14 @@ class Worker:
         Where the server lacks steps that were committed once, nothing is left to push.
         """
         first = self._uncommitted[0].number if self._uncommitted else moved.steps
-        if moved.incarnation.version != self._incarnation.version:
-            self.is_current = False
-        if moved.steps != first or moved.committed != self._committed:
-            self.is_current = False
+        if (
+            moved.incarnation.version != self._incarnation.version  # keys that were cold are hot
+            or moved.steps != first
+            or moved.committed != self._committed
+        ):
+            # Not even the round that is pushed again brings values that were missed: until they
+            # are fetched.
+            self.is_current = self._is_complete = False
         if moved.steps < first:
             self._uncommitted.clear()
         self._pushed = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from host_stack.commit import Commit
 from host_stack.placement import heat_based
 from tests.job_in_memory import SERVER, MemoryJob, addresses, random_pushes
 from tests.memory_network import Faults
@@ -73,3 +74,29 @@ def test_the_hot_set_changes_between_rounds() -> None:
     assert outcome.counters["incarnations"] == 1
     assert {times.replays for worker in outcome.times for times in worker} == {0}
     assert [commit.epoch for commit in job.commits] == [1, 1, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("planned", [True, False])
+@pytest.mark.parametrize("calls", [None, 9])
+def test_keys_that_become_hot_are_fetched(planned: bool, calls: int | None) -> None:
+    """Also where the open round is pushed again under the new placement."""
+    pushes = random_pushes(WORKERS, ROUNDS, NUM_KEYS, 900, seed=25)
+    job = MemoryJob(
+        pushes,
+        NUM_KEYS,
+        HOT,
+        direct(WORKERS),
+        F,
+        place=lambda keys, layout: heat_based(keys[HOT // 2 :], layout),
+    )
+    if calls is not None:
+        job.crash(addresses(WORKERS)[1], calls)
+    hotter = heat_based(np.arange(HOT, dtype=np.uint64), job.job.layout)
+
+    def change(commit: Commit) -> None:
+        if commit.round == 2 and job.controller.incarnation.version == 1:
+            job.controller.move(3, planned=planned, placement=hotter, version=2)
+
+    job.after_commit(change)
+    check(job)
+    assert job.controller.incarnation.version == 2
