@@ -131,6 +131,13 @@ def run(
     audit: Annotated[
         bool, typer.Option("--audit", help="Check that what was pushed is what was applied.")
     ] = False,
+    change_hot_set: Annotated[
+        int | None,
+        typer.Option(
+            metavar="ROUND",
+            help="Let other keys become hot as a round begins: the hottest quarter makes room.",
+        ),
+    ] = None,
     backup_path: Annotated[
         bool,
         typer.Option(
@@ -173,6 +180,7 @@ def run(
         consistency=consistency,
         audit=audit,
         backup_path=backup_path,
+        change_hot_set=change_hot_set,
         out=out,
     )
     console = Console()

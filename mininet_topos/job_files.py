@@ -8,7 +8,7 @@ from controller.artifacts import Artifact
 from controller.keeper.config import KeeperConfig, Placed
 from controller.tables import Attachment
 from host_stack.job import DEFAULT_TIMEOUTS_S, Job
-from host_stack.placement import Placement
+from host_stack.placement import Placement, heat_based
 from mininet_topos.job_processes import SCHEDULER_PORT
 from mininet_topos.options import RunOptions
 from mininet_topos.plan import Plan
@@ -67,6 +67,13 @@ class JobFiles:
         if self._mode == "server-only":
             return Placement.empty(self._artifact.layout)
         return self._plan.placement
+
+    def other_placement(self) -> Placement:
+        """Other hot keys, as many: the hottest quarter makes room for keys that were cold."""
+        if self._mode == "server-only":
+            return self.placement()
+        hot = len(self._plan.placement)
+        return heat_based(self._plan.heat.keys[hot // 4 : hot // 4 + hot], self._artifact.layout)
 
     def job(self, num_keys: int) -> Job:
         """What workers and server must know."""

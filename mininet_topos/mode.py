@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.artifacts import Artifact
-from controller.jobapi.client import read_status
+from controller.jobapi.ask import change_placement, read_status
 from host_stack.audit.check import AuditResult, audit
 from mininet_topos import job_processes as names
 from mininet_topos import links
@@ -121,9 +121,17 @@ class ModeRun:
             if event.kind == "route":
                 job.turn(detour=event.fields["detour"])
             injector.take(event)
+            self._change_hot_set(event, job)
             if event.kind == "commit":
                 self.result.timeline.append((injector.now_s, event.fields["round"] + 1))
             on_progress(len(self.result.commits))
+
+    def _change_hot_set(self, event: Event, job: JobProcesses) -> None:
+        """Give the job other hot keys when the round of the option begins."""
+        at = self._options.change_hot_set
+        placement = self.files.other_placement()
+        if event.kind == "commit" and event.fields["round"] + 1 == at and len(placement):
+            change_placement(job.socket, JOB_ID, placement, self.files.fraction_bits)
 
     def _is_finished(self, job: JobProcesses) -> bool:
         done = self.result.workers_done

@@ -41,6 +41,7 @@ class RunOptions:
         consistency: how workers keep in step; `rounds` are the steps of each.
         audit: record what is pushed and committed, and check it.
         backup_path: hosts have a second path, around the switch.
+        change_hot_set: round at whose beginning other keys become hot; None for never.
         faults: what goes wrong; see `faults_of`.
         out: folder of results.
     """
@@ -67,6 +68,7 @@ class RunOptions:
     consistency: str = "bsp"
     audit: bool = False
     backup_path: bool = False
+    change_hot_set: int | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
     out: Path = Path("out")
 
@@ -88,6 +90,8 @@ class RunOptions:
         _between("seed", self.seed, 0, (1 << 53) - 1)
         _between("evaluate-every", self.evaluate_every, 1, MAX_ROUND)
         _between("checkpoint-every", self.checkpoint_every, 0, MAX_ROUND)
+        if self.change_hot_set is not None:
+            _between("change-hot-set", self.change_hot_set, 1, self.rounds - 1)
         if self.hot is not None:
             _between("hot", self.hot, 0, 1 << 30)
         if self.fraction_bits is not None:

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from controller.artifacts import Artifact
+from controller.jobapi.ask import change_placement, read_status
 from controller.jobapi.client import JobIncarnations, NoController
 from controller.keeper.config import KeeperConfig, Placed
 from controller.keeper.epochs import EpochFile, Taken
@@ -328,3 +329,39 @@ def test_packets_go_around_a_switch_that_is_down(
             process.go()
             assert await_news(client).epoch == 4
             assert process.event("switch")["state"] == "ready"
+
+
+def test_a_placement_begins_with_an_epoch(
+    folder: Path, socket: Path, client: JobIncarnations, switch: P4RuntimeServer
+) -> None:
+    """A job is given one, on disk and on the switch; one that does not fit is refused."""
+    config(socket, switch.address).save(folder / "keeper.json")
+    other = heat_based(np.arange(50, 170, dtype=np.uint64), LAYOUT)
+    with keeper(folder) as process:
+        process.event("ready")
+        client.begin(0, resumed=False, timeout_s=WAIT_S)
+        dataplane = switch.dataplane
+        assert change_placement(socket, 1, other, 33) == 2
+        second = await_news(client)
+        assert (second.epoch, second.version, second.fraction_bits) == (2, 2, 33)
+        assert second.placement.keys.tolist() == list(range(50, 170))
+        assert switch.dataplane is dataplane
+        assert change_placement(socket, 1, other, 30) == 3
+        third = await_news(client)
+        assert (third.epoch, third.version, third.fraction_bits) == (3, 3, 30)
+        assert switch.dataplane is not dataplane  # other tables for another F
+        with pytest.raises(BadInput, match="rows"):
+            change_placement(socket, 1, heat_based(np.arange(500, dtype=np.uint64), LAYOUT), 33)
+        with pytest.raises(BadInput, match="job 7"):
+            read_status(socket, 7)
+        status = read_status(socket, 1)
+        assert (status.epoch, status.version, status.hot_keys, status.switch) == (
+            3,
+            3,
+            120,
+            "ready",
+        )
+        assert status.changes[0] == (1, "the job begins")
+    with keeper(folder) as process:
+        assert process.event("ready")["epoch"] == 3
+        assert len(client.begin(0, resumed=True, timeout_s=WAIT_S).placement) == 120

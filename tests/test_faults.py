@@ -149,3 +149,18 @@ def test_the_switch_stays_dead(workers: int, tmp_path: Path, references: Path) -
     assert run["audit"] == expected["audit"]
     assert run["faults"][0]["recovery_s"] is not None
     assert run["modes"]["libra"]["server_counters"]["fallback_added"] > 0
+
+
+@pytest.mark.parametrize(
+    "workers", [pytest.param(w, marks=pytest.mark.faults(every_run=w == 4)) for w in WORKERS]
+)
+def test_the_hot_set_changes(workers: int, tmp_path: Path, references: Path) -> None:
+    """Other keys become hot in the middle of the training, and a worker dies just then."""
+    folder = references / str(workers)
+    folder.mkdir(exist_ok=True)
+    expected = reference(folder, workers)
+    fault = "kill=worker1@r2:compute"
+    run = train(tmp_path, workers, "libra", fault, "soft", "--change-hot-set", "2")
+    assert run["model_sha256"] == expected["model_sha256"]
+    assert run["audit"] == expected["audit"]
+    assert run["modes"]["libra"]["server_counters"]["incarnations"] >= 1

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ RECONNECT_S = 0.2
 REMIND_S = 10.0
 """How often a log says that the controller is being waited for."""
 
-_OPTIONS = [
+OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -53,7 +53,7 @@ class JobIncarnations:
         self._socket = socket
         self._job = job
         self._process = int.from_bytes(os.urandom(8), "big")
-        self._channel = grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS)
+        self._channel = grpc.insecure_channel(f"unix:{socket}", options=OPTIONS)
         self._stub = job_pb2_grpc.JobServiceStub(self._channel)
         self._wake = Wake()
         self._known = threading.Condition()
@@ -206,49 +206,3 @@ class JobIncarnations:
         if now - self._reminded_at > REMIND_S:
             self._reminded_at = now
             LOGGER.warning("no controller at %s (%s)%s", self._socket, self._failure, waits)
-
-
-@dataclass(frozen=True)
-class JobStatus:
-    """How a job stands, as its controller knows.
-
-    Attributes:
-        epoch, fraction_bits, version: of the newest incarnation; epoch 0 before the first.
-        round: when the server last asked for something.
-        hot_keys: on the switch.
-        switch: `ready`, `down`, or `unused` where the job is not on it.
-        reasons: the switch's packets by reason, since its program was loaded.
-        changes: (epoch, why it was made) of the last ones, oldest first.
-    """
-
-    epoch: int
-    round: int
-    fraction_bits: int
-    version: int
-    hot_keys: int
-    switch: str
-    reasons: dict[str, int]
-    changes: list[tuple[int, str]]
-
-
-def read_status(socket: Path, job: int) -> JobStatus:
-    """Ask the keeper of a job; `NoController` if it does not answer."""
-    with grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
-        stub = job_pb2_grpc.JobServiceStub(channel)
-        try:
-            reply = stub.Status(job_pb2.StatusRequest(job=job), timeout=CALL_S, wait_for_ready=True)
-        except grpc.RpcError as error:
-            raise NoController(
-                f"the controller at {socket} does not say how job {job} stands: {error.details()}"
-            ) from error
-    state = job_pb2.SwitchState.Name(reply.switch_state).removeprefix("SWITCH_STATE_")
-    return JobStatus(
-        reply.epoch,
-        reply.round,
-        reply.fraction_bits,
-        reply.version,
-        reply.hot_keys,
-        state.lower(),
-        dict(reply.reasons),
-        [(change.epoch, change.reason) for change in reply.changes],
-    )

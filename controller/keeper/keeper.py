@@ -25,6 +25,7 @@ from controller.keeper.job_switch import JobSwitch
 from controller.provision import ProvisionFailed, connected, read_reasons
 from controller.targets import find_target
 from host_stack.errors import BadInput
+from host_stack.fixedpoint import check_fraction_bits
 from host_stack.incarnation import Incarnation, next_epoch
 from host_stack.job import Job
 from host_stack.placement import Placement
@@ -66,6 +67,15 @@ class Request:
     reason: str
 
 
+@dataclass(frozen=True)
+class Placing:
+    """A placement that begins with the next epoch."""
+
+    version: int
+    fraction_bits: int
+    placement: Placement
+
+
 class Keeper:
     """Owns the epochs of one job, and its switch."""
 
@@ -99,6 +109,7 @@ class Keeper:
         self._is_around = False if self._is_first else None
         self._placement = self._load(self._taken.version if self._taken else 1)
         self._on_switch = JobSwitch(config, job, artifact)
+        self._placing: Placing | None = None
         self._switch: fy.Switch | None = None
         self._current: Incarnation | None = None
         self._changed = asyncio.Event()
@@ -137,6 +148,22 @@ class Keeper:
         if self._concerns(request):
             self._suspicion = request
             self._asked.set()
+
+    async def place(self, placement: Placement, fraction_bits: int) -> int:
+        """Give the job another placement, in another epoch; return its number.
+
+        The round that is open then is pushed again. `BadInput` if it does not fit.
+        """
+        current = self._current
+        if current is None or self._placing is not None:
+            raise BadInput("the job is being set up, or is given a placement already: try again")
+        self._check_fit(placement)
+        version = current.version + 1
+        check_fraction_bits(fraction_bits)
+        placement.save(self._file_of(version))
+        self._placing = Placing(version, fraction_bits, placement)
+        await self.renew(Request(current.epoch, self.round, f"placement {version}"))
+        return version
 
     async def reasons(self) -> dict[str, int]:
         """The switch's packets by reason; empty if it cannot be read."""
@@ -274,6 +301,8 @@ class Keeper:
         assert self._taken is not None  # noqa: S101
         if next_epoch(self._taken.epoch) < self._taken.epoch:
             return True  # a number that may have been used since the program was loaded
+        if self._placing and self._placing.fraction_bits != self._taken.fraction_bits:
+            return True  # the look-up tables of the lanes are for another F
         taken = self._take(request.reason, request.round)
         await self._write(self._on_switch.change_epoch(switch, taken.epoch, taken.fraction_bits))
         self._settle(taken)
@@ -316,6 +345,9 @@ class Keeper:
         else:
             epoch = next_epoch(old.epoch)
             taken = replace(old, epoch=epoch, round=round_, installed=False, detour=detour)
+            if (placing := self._placing) is not None:
+                self._placing, self._placement = None, placing.placement
+                taken = replace(taken, version=placing.version, fraction_bits=placing.fraction_bits)
         self._epochs.save(taken)
         self._taken = taken
         self.changes.append((taken.epoch, reason))
@@ -338,14 +370,20 @@ class Keeper:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def _file_of(self, version: int) -> Path:
+        return self._folder / f"placement-{version}.npz"
+
     def _load(self, version: int) -> Placement:
-        placement = Placement.load(self._folder / f"placement-{version}.npz")
+        placement = Placement.load(self._file_of(version))
+        self._check_fit(placement)
+        return placement
+
+    def _check_fit(self, placement: Placement) -> None:
         self.job.layout.require(placement.layout, "the placement")
         if placement.used_rows > self.config.rows:
             raise BadInput(
                 f"the placement needs {placement.used_rows} rows, the job has {self.config.rows}"
             )
-        return placement
 
     # -- the switch's state -----------------------------------------------------------------
 

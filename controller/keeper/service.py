@@ -11,9 +11,10 @@ import grpc
 from controller.jobapi import job_pb2, job_pb2_grpc
 from controller.keeper.config import Placed
 from controller.keeper.keeper import Keeper, Request, SwitchState
-from host_stack.errors import BadInput
+from host_stack.errors import BadInput, LibraError
 from host_stack.incarnation import MAX_PLACEMENT_BYTES, Incarnation
 from host_stack.layout import MAX_EPOCH, MAX_ROUND
+from host_stack.placement import Placement
 
 MAX_MESSAGE_BYTES = MAX_PLACEMENT_BYTES + (1 << 16)
 MAX_REASON = 300
@@ -51,6 +52,16 @@ class JobService(job_pb2_grpc.JobServiceServicer):  # type: ignore[misc]
         """Look at the switch."""
         await self._keeper.suspect(await self._read(request, context))
         return job_pb2.SuspectReply()
+
+    async def Place(self, request: job_pb2.PlaceRequest, context: Context) -> job_pb2.PlaceReply:
+        """Give the job another placement."""
+        await self._check_job(request.job, context)
+        try:
+            placement = Placement.load(io.BytesIO(request.placement))
+            version = await self._keeper.place(placement, request.fraction_bits)
+        except LibraError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        return job_pb2.PlaceReply(version=version)
 
     async def Status(self, request: job_pb2.StatusRequest, context: Context) -> job_pb2.StatusReply:
         """How things stand."""
