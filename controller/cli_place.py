@@ -17,10 +17,11 @@ from controller.key_counts import KeyCounts
 from controller.placing import compare as comparing
 from controller.placing.compare import Trace
 from controller.placing.documents import training_documents
-from controller.placing.methods import BEST, METHODS, Data, place
+from controller.placing.methods import BEST, METHODS, Data, check_method, place
 from controller.placing.plots import draw_methods, draw_sizes
 from host_stack.errors import BadInput
 from host_stack.layout import Layout
+from host_stack.placement import Keys, require_fit
 from workloads.datasets import KNOWN
 from workloads.models import default_model
 from workloads.trace import KeyTrace
@@ -73,6 +74,10 @@ def place_keys(
     sizes.png into the folder OUT (out/place unless given).
     """
     layout = Artifact.load().layout
+    check_method(method)
+    if hot is not None and hot < 0:
+        raise BadInput(f"--hot {hot}: it must be 0 or more")
+    _check_files(hot_file, trace, compare)
     if compare:
         if dataset is None:
             raise BadInput("--compare needs a --dataset, whose held-out part the methods meet")
@@ -88,16 +93,16 @@ def place_keys(
             raise BadInput(f"{name} goes with --compare")
     if (dataset is None) == (hot_file is None):
         raise BadInput("give either --dataset or --hot-file")
+    require_fit(hot or 0, layout)  # before files and data are read
     if hot_file is not None:
         counts = KeyCounts.load(hot_file)
-        documents = [] if trace is None else list(KeyTrace.load(trace))
-        data = Data(documents, 1, workers, seed)
+        data = Data(_pushes(trace, counts), 1, workers, seed)
     else:
         workload = _open(str(dataset), model, seed, workers, batch)
         counts = KeyCounts.of(*workload.sample_counts(sample, seed))
         data = Data(training_documents(workload, seed), batch, workers, seed)
         hot = hot_set_size(counts.heat(batch), workers, layout) if hot is None else hot
-    ranked = counts.top(_size(hot, len(counts))).keys
+    ranked = counts.top(len(counts) if hot is None else hot).keys
     placement = place(method, ranked, layout, data)
     path = out or Path("placement.npz")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,11 +114,24 @@ def place_keys(
     )
 
 
-def _size(hot: int | None, known: int) -> int:
-    size = known if hot is None else hot
-    if size < 0:
-        raise BadInput(f"--hot {size}: it must be 0 or more")
-    return size
+def _check_files(hot_file: Path | None, trace: Path | None, compare: bool) -> None:
+    if compare and hot_file is not None:
+        raise BadInput("--hot-file does not go with --compare, which counts the --dataset itself")
+    if trace is not None and hot_file is None:
+        raise BadInput("--trace goes with --hot-file; a data set has pushes of its own")
+
+
+def _pushes(trace: Path | None, counts: KeyCounts) -> list[Keys]:
+    """The pushes of a trace, if there is one; it must be of the model that `counts` are of."""
+    if trace is None:
+        return []
+    recorded = KeyTrace.load(trace)
+    if recorded.num_keys != counts.num_keys:
+        raise BadInput(
+            f"{trace} is of a model of {recorded.num_keys} keys, the hot set of one of "
+            f"{counts.num_keys}"
+        )
+    return list(recorded)
 
 
 def _open(dataset: str, model: str | None, seed: int, workers: int, batch: int) -> Workload:
@@ -138,7 +156,7 @@ def _compare(
     sizes = comparing.curves(trace)
     if hot is None:
         hot = next(curve.best for curve in sizes if curve.lanes == layout.lanes)
-    ranked = trace.counts.top(_size(hot, 0)).keys
+    ranked = trace.counts.top(hot).keys
     results = comparing.compare(trace, ranked)
     described = workload.describe()
     names = ("dataset", "model", "num_keys", "train_examples", "test_examples")

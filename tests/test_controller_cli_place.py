@@ -78,6 +78,8 @@ def test_a_hot_set_file_is_placed(tmp_path: Path) -> None:
     libra(*hot, "--trace", str(tmp_path / "trace.npz"), "--hot", "3", *out)
     assert sorted(Placement.load(tmp_path / "p.npz").keys.tolist()) == [0, 1, 3]
     assert "needs a data set or a trace" in refused(*hot, *out)
+    KeyTrace.of(pushes, 6).save(tmp_path / "trace.npz")
+    assert "a model of 6 keys" in refused(*hot, "--trace", str(tmp_path / "trace.npz"), *out)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,14 @@ def test_a_hot_set_file_is_placed(tmp_path: Path) -> None:
         (["--dataset", DATASET, "--hot", "-1"], "it must be 0 or more"),
         (["--dataset", DATASET, "--hot", "99999"], "the model has 901"),
         (["--dataset", DATASET, "--lanes", "64"], "--lanes goes with --compare"),
+        (["--dataset", DATASET, "--hot", "262145"], "262145 hot keys do not fit"),
+        (["--dataset", DATASET, "--trace", "trace.npz"], "--trace goes with --hot-file"),
+        (["--compare", "--dataset", DATASET, "--trace", "t.npz"], "--trace goes with --hot-file"),
+        (["--compare", "--dataset", DATASET, "--hot-file", "h.npz"], "not go with --compare"),
+        (
+            ["--compare", "--dataset", DATASET, "--batch", "301", "--workers", "4"],
+            "the held-out part has 300",
+        ),
         (["--compare"], "--compare needs a --dataset"),
         (["--compare", "--dataset", DATASET, "--rounds", "0"], "allowed are 1 to"),
         (["--compare", "--dataset", DATASET, "--lanes", "5"], "allowed are 8, 16, 32, 64"),

@@ -53,6 +53,11 @@ class Trace:
     def of(cls, workload: Workload, sample: float, rounds: int, seed: int, layout: Layout) -> Trace:
         """Read the training part's keys, and deal the held-out examples into rounds of pushes."""
         workers, batch = workload.schedule.workers, workload.schedule.batch_size
+        if batch > len(workload.test):
+            raise BadInput(
+                f"pushes of {batch} examples: the held-out part has {len(workload.test)}; compare "
+                "with smaller ones"
+            )
         data = Data(training_documents(workload, seed), batch, workers, seed)
         held = list(example_keys(workload.model, workload.test, MAX_DOCUMENTS, seed))
         pushes = deal(held, batch, rounds * workers, seed)

@@ -88,14 +88,19 @@ BEST = "two-cells"
 NEED_DOCUMENTS = ("cooccurrence", "two-cells")
 
 
+def check_method(method: str) -> None:
+    """Raise `BadInput` for an unknown method."""
+    if method not in METHODS:
+        raise BadInput(f"unknown method {method!r} of placing; known are {', '.join(METHODS)}")
+
+
 def place(method: str, hot: Keys, layout: Layout, data: Data) -> Placement:
     """Place keys (uint64[n], hottest first) by the method of a name.
 
     Raises `BadInput` for an unknown method, keys that do not fit or occur twice, and for a method
     that needs documents and has none.
     """
-    if method not in METHODS:
-        raise BadInput(f"unknown method {method!r} of placing; known are {', '.join(METHODS)}")
+    check_method(method)
     if method in NEED_DOCUMENTS and len(hot) and not data.documents:
         raise BadInput(f"method {method} needs a data set or a trace to see which keys meet")
     return METHODS[method](hot, layout, data)
