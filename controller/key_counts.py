@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from controller.identify import Heat
 from host_stack.errors import BadInput
-from host_stack.npz import reading_npz, vector
+from host_stack.npz import reading_npz, vector, whole
 from host_stack.placement import Keys
 
 SCHEMA_VERSION = 1
@@ -98,15 +98,15 @@ class KeyCounts:
     def load(cls, path: Path) -> KeyCounts:
         """Read a file of `save`; `BadInput` if it is none."""
         with reading_npz(path, "hot set") as file:
-            if int(file["schema"]) != SCHEMA_VERSION:
+            if whole(file, "schema") != SCHEMA_VERSION:
                 raise BadInput(
                     f"{path}: schema {int(file['schema'])}, this version reads {SCHEMA_VERSION}"
                 )
             found = cls(
                 vector(file, "keys", np.uint64),
                 vector(file, "counts", np.int64),
-                int(file["examples"]),
-                int(file["num_keys"]),
+                whole(file, "examples"),
+                whole(file, "num_keys"),
             )
         found.check(str(path))
         return found

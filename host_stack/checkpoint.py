@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray
-from host_stack.npz import reading_npz, vector
+from host_stack.npz import reading_npz, vector, whole
 
 SCHEMA_VERSION = 2
 _STATE = "state_"
@@ -49,7 +49,7 @@ def load_checkpoint(
 ) -> tuple[int, list[int], FloatArray, dict[str, NDArray[np.float32]]]:
     """(rounds, steps, parameters, optimiser state) of a checkpoint; `BadInput` if it is none."""
     with reading_npz(path, "checkpoint") as file:
-        if int(file["schema"]) != SCHEMA_VERSION:
+        if whole(file, "schema") != SCHEMA_VERSION:
             raise BadInput(
                 f"{path}: schema {int(file['schema'])}, this version reads {SCHEMA_VERSION}"
             )
@@ -59,4 +59,4 @@ def load_checkpoint(
             if name.startswith(_STATE)
         }
         steps = vector(file, "steps", np.int64).tolist()
-        return int(file["rounds"]), steps, vector(file, "parameters", np.float32), state
+        return whole(file, "rounds"), steps, vector(file, "parameters", np.float32), state

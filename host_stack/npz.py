@@ -7,7 +7,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,21 +37,43 @@ UNREADABLE = (
     zlib.error,
 )
 """What zipfile and numpy raise for files that are damaged or something else."""
+_ARCHIVE = b"PK\x03\x04"
+"""How an archive begins; numpy takes anything else for a pickle, and advises to trust it."""
 
 
 @contextmanager
-def reading_npz(path: Path | BinaryIO, what: str) -> Iterator[NpzFile]:
-    """Open a file to take arrays out of it; `BadInput` says that `path` is not a `what`."""
+def reading_npz(
+    path: Path | BinaryIO, what: str, max_bytes: int | None = None
+) -> Iterator[NpzFile]:
+    """Open a file to take arrays out of it; `BadInput` says that `path` is not a `what`.
+
+    So it does of one whose arrays, unpacked, take more than `max_bytes`.
+    """
     where = path if isinstance(path, Path) else "what was received"
     try:
-        file = np.load(path, allow_pickle=False)
-        if not isinstance(file, NpzFile):
-            raise BadInput(f"{where} is not a {what}: it is no .npz archive")
-        with file:
-            yield file
+        with path.open("rb") if isinstance(path, Path) else nullcontext(path) as opened:
+            if opened.read(len(_ARCHIVE)) != _ARCHIVE:
+                raise BadInput(f"{where} is not a {what}: it is no .npz archive")
+            opened.seek(0)
+            with np.load(opened, allow_pickle=False) as file:
+                unpacked = sum(member.file_size for member in file.zip.infolist())
+                if max_bytes is not None and unpacked > max_bytes:
+                    raise BadInput(
+                        f"{where} is not a {what}: {unpacked} bytes unpacked, allowed are "
+                        f"{max_bytes}"
+                    )
+                yield file
     except UNREADABLE as error:
         reason = str(error).split("\n", maxsplit=1)[0] or type(error).__name__
         raise BadInput(f"{where} is not a {what}: {reason}") from error
+
+
+def whole(file: NpzFile, name: str) -> int:
+    """The integer `name`; `ValueError` if it is something else."""
+    array: NDArray[Any] = file[name]
+    if array.shape or array.dtype.kind not in "iu":
+        raise ValueError(f"{name} is {array.dtype}{list(array.shape)}, not an integer")
+    return int(array)
 
 
 def vector(file: NpzFile, name: str, dtype: type[np.generic]) -> NDArray[Any]:

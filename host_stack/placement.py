@@ -14,11 +14,13 @@ from host_stack.codec import Index
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import IntArray, MaskArray
 from host_stack.layout import Layout
-from host_stack.npz import reading_npz, vector
+from host_stack.npz import reading_npz, vector, whole
 from host_stack.packing import Packing, nth_of_lane, spread
 
 Keys = NDArray[np.uint64]
 SCHEMA_VERSION = 2
+MAX_FILE_BYTES = 1 << 26
+"""Of a placement file, unpacked: the largest layout, full, and each of its rows in a pair."""
 
 
 def _no_rows() -> IntArray:
@@ -205,8 +207,8 @@ class Placement:
     @classmethod
     def load(cls, path: Path | BinaryIO) -> Placement:
         """Read a placement written by `save`; `BadInput` if the file is none."""
-        with reading_npz(path, "placement file") as file:
-            if int(file["schema"]) != SCHEMA_VERSION:
+        with reading_npz(path, "placement file", MAX_FILE_BYTES) as file:
+            if whole(file, "schema") != SCHEMA_VERSION:
                 raise BadInput(
                     f"{path}: schema {int(file['schema'])}, this version reads {SCHEMA_VERSION}"
                 )

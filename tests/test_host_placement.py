@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from host_stack.errors import BadInput
-from host_stack.placement import Placement, RowPairs, heat_based
+from host_stack.placement import MAX_FILE_BYTES, Placement, RowPairs, heat_based
 from tests.placements import LAYOUT, placements
 
 KEYS = np.array([50, 3, 2**64 - 1, 0, 17], np.uint64)
@@ -171,6 +171,7 @@ def saved(path: Path, **changed: object) -> Path:
 HOSTILE_ARRAYS = {
     "another schema": {"schema": np.int64(1)},
     "a schema of words": {"schema": np.array("one")},
+    "a schema with a fraction": {"schema": np.float64(2.5)},
     "two schemas": {"schema": np.array([1, 1])},
     "no keys": {"keys": None},
     "no layout": {"layout": None},
@@ -226,6 +227,14 @@ def test_hostile_bytes(tmp_path: Path) -> None:
             continue
         # Bytes of the archive's directory may be free to change, contents are not.
         assert loaded.keys.tolist() == KEYS[:2].tolist()
+
+
+def test_a_file_that_unpacks_to_more_than_any_placement(tmp_path: Path) -> None:
+    """Is refused before it is unpacked."""
+    path = tmp_path / "placement.npz"
+    np.savez_compressed(path, schema=np.int64(2), keys=np.zeros(MAX_FILE_BYTES // 8, np.uint64))
+    with pytest.raises(BadInput, match="bytes unpacked, allowed are"):
+        Placement.load(path)
 
 
 @pytest.mark.parametrize("missing", ["nowhere.npz", "."])

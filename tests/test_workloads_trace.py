@@ -42,7 +42,8 @@ def test_bad_pushes(pushes: list[list[int]], message: str) -> None:
 
 def test_bad_bounds() -> None:
     """Pushes that do not fit the keys."""
-    for indptr in ([0, 1], [0, 3, 2], [1, 2], []):
+    around = [0, 2**63 - 1, -(2**63), -1, 2]  # whose differences overflow to positive ones
+    for indptr in ([0, 1], [0, 3, 2], [1, 2], [], around):
         with pytest.raises(BadInput, match="bounds of pushes"):
             KeyTrace(np.array(indptr, np.int64), np.arange(2, dtype=np.uint64), 10)
 

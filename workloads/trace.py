@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from host_stack.npz import reading_npz, vector
+from host_stack.npz import reading_npz, vector, whole
 from workloads.errors import WorkloadError
 from workloads.examples import Int64Array
 
@@ -36,7 +36,7 @@ class KeyTrace:
         bounds = self.indptr
         if (
             not (len(bounds) and bounds[0] == 0 and bounds[-1] == len(self.keys))
-            or (np.diff(bounds) < 0).any()
+            or (bounds[1:] < bounds[:-1]).any()
         ):
             raise WorkloadError(f"trace: bounds of pushes do not rise from 0 to {len(self.keys)}")
         falls = self.keys[1:] <= self.keys[:-1]
@@ -75,9 +75,9 @@ class KeyTrace:
     def load(cls, path: Path) -> KeyTrace:
         """Read a trace written by `save`; `BadInput` if the file is none."""
         with reading_npz(path, "trace of keys") as file:
-            if int(file["schema"]) != SCHEMA_VERSION:
+            if whole(file, "schema") != SCHEMA_VERSION:
                 raise WorkloadError(
                     f"{path}: schema {int(file['schema'])}, this version reads {SCHEMA_VERSION}"
                 )
             indptr, keys = vector(file, "indptr", np.int64), vector(file, "keys", np.uint64)
-            return cls(indptr, keys, int(file["num_keys"]))
+            return cls(indptr, keys, whole(file, "num_keys"))
