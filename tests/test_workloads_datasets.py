@@ -167,6 +167,8 @@ def test_split_is_seeded_disjoint_and_complete(tmp_path):
         ("synthetic:colour=1", "unknown option colour; known: cooccurrence, drift, examples"),
         ("synthetic:examples", "cannot read option 'examples'"),
         ("synthetic:examples=many", "cannot read option 'examples=many'"),
+        ("synthetic:nnz=4, nnz =5", "option nnz is given twice"),
+        ("svmlight:~nobody-of-that-name/x", "there is no such home directory"),
         ("synthetic:examples=1.5", "allowed: an integer from 2"),
         ("synthetic:nnz=nan", "synthetic: nnz is nan"),
         ("synthetic:exponent=-1", "synthetic: exponent is -1"),

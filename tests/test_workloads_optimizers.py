@@ -167,6 +167,8 @@ def test_arrays_that_do_not_fit_change_nothing(name, params, keys, gradient, mes
     ("name", "options", "message"),
     [
         ("lamb", {}, "unknown optimiser 'lamb'; known: adagrad, adam, momentum, sgd"),
+        ("sgd", {"learning_rate": 1e300}, "sgd: learning_rate is 1e"),
+        ("adagrad", {"epsilon": 1e-60}, "adagrad: epsilon is 1e-60"),
         ("adam", {"beta1": 1.0}, "adam: beta1 is 1.0"),
         ("adam", {"beta2": 0.99999999}, "adam: beta2 is"),
         ("momentum:momentum=2", {}, "momentum: momentum is 2.0"),

@@ -88,7 +88,7 @@ def open_dataset(spec: str, seed: int) -> Dataset:
         given = options.parse(f"data set {kind}", before)
         options.check_names(f"data set {kind}", given, ("bits",))
         bits = options.integer(f"{kind}: bits", given.get("bits", 0), 0, MAX_BITS)
-        examples, starts = _LOGS[kind](Path(rest).expanduser(), bits)
+        examples, starts = _LOGS[kind](_path(rest), bits)
     elif head == "spamassassin":
         given = options.parse("data set spamassassin", rest)
         examples, starts = _one_field(*spamassassin.load(given))
@@ -96,11 +96,19 @@ def open_dataset(spec: str, seed: int) -> Dataset:
         given = options.parse("data set synthetic", rest)
         examples, starts = synthetic.generate(seed, given)
     elif head == "svmlight" and rest:
-        examples, starts = _one_field(*svmlight.load(Path(rest).expanduser()))
+        examples, starts = _one_field(*svmlight.load(_path(rest)))
     else:
         raise WorkloadError(f"unknown data set '{spec}'; known: {', '.join(KNOWN)}")
     examples.validate(int(starts[-1]))
     return Dataset(spec, task, examples, starts)
+
+
+def _path(text: str) -> Path:
+    """The path that the user means; `WorkloadError` for the home of somebody unknown."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise WorkloadError(f"cannot find {text}: there is no such home directory") from error
 
 
 def _one_field(examples: Examples, num_features: int) -> tuple[Examples, Int64Array]:

@@ -202,17 +202,28 @@ def _below_one(what: str, value: float) -> float:
     return opt.number(what, value, 0.0, float(np.nextafter(np.float32(1), np.float32(0))))
 
 
+def _positive(what: str, value: float) -> float:
+    """`value`, above 0 and finite in float32 as well, in which optimisers compute."""
+    least, most = _NORMAL
+    if not least <= value <= most:
+        raise WorkloadError(
+            f"{what} is {value}; allowed: a finite number above 0, from {least:.3g} to {most:.3g}"
+        )
+    return float(value)
+
+
 def _accumulated(what: str, value: float) -> float:
     return opt.number(what, value, 0.0, 1e6)
 
 
-_RATE = (0.1, opt.positive)
+_NORMAL = (float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max))
+_RATE = (0.1, _positive)
 _MAKERS: dict[str, tuple[Callable[..., Optimizer], dict[str, tuple[float, _Check]]]] = {
     "adagrad": (
         Adagrad,
         {
             "learning_rate": _RATE,
-            "epsilon": (1e-8, opt.positive),
+            "epsilon": (1e-8, _positive),
             "initial_accumulator": (0.0, _accumulated),
         },
     ),
@@ -222,7 +233,7 @@ _MAKERS: dict[str, tuple[Callable[..., Optimizer], dict[str, tuple[float, _Check
             "learning_rate": _RATE,
             "beta1": (0.9, _below_one),
             "beta2": (0.999, _below_one),
-            "epsilon": (1e-8, opt.positive),
+            "epsilon": (1e-8, _positive),
         },
     ),
     "momentum": (Momentum, {"learning_rate": _RATE, "momentum": (0.9, _below_one)}),

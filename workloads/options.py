@@ -31,20 +31,15 @@ def number(what: str, value: float, low: float, high: float) -> float:
     return float(value)
 
 
-def positive(what: str, value: float) -> float:
-    """`value` as a finite float above 0; anything else is a `WorkloadError`."""
-    if not math.isfinite(value) or value <= 0:
-        raise WorkloadError(f"{what} is {value}; allowed: a finite number above 0")
-    return float(value)
-
-
 def parse(what: str, text: str) -> Mapping[str, float]:
     """Read `name=number,name=number`; an empty text holds no option."""
     options: dict[str, float] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, value = item.partition("=")
+        name, equals, value = (text.strip() for text in item.partition("="))
+        if name in options:
+            raise WorkloadError(f"{what}: option {name} is given twice")
         try:
-            options[name.strip()] = float(value)
+            options[name] = float(value)
         except ValueError:
             equals = ""
         if not equals:
