@@ -17,12 +17,14 @@ struct ss_map {
 
 #define SS_NONE UINT32_MAX
 
+/* Multiplies and folds: low bits of the result depend on all bits of the key, also when only its
+ * upper ones differ, as under a mask. */
 static inline __attribute__((always_inline)) uint64_t ss_map_hash(const uint64_t *key, unsigned nw)
 {
     uint64_t h = 0;
     for (unsigned i = 0; i < nw; i++) {
-        h = (h ^ key[i]) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 32;
+        u128 product = (u128)(h ^ key[i]) * 0x9e3779b97f4a7c15u;
+        h = (uint64_t)(product >> 64) ^ (uint64_t)product;
     }
     return h;
 }
