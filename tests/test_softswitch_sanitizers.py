@@ -47,7 +47,9 @@ def run(log: Path, *words: str, leaks: bool = False) -> tuple[int, str]:
     return result.returncode, "\n".join([result.stdout, result.stderr, *reports])
 
 
-@pytest.mark.parametrize("names", [("links", "capture"), ("engine", "churn")], ids=" ".join)
+@pytest.mark.parametrize(
+    "names", [("links", "capture"), ("engine", "churn", "ternary")], ids=" ".join
+)
 def test_suites_are_clean(names: tuple[str, ...], tmp_path: Path) -> None:
     """Whole modules of tests pass without a report."""
     files = [f"tests/test_softswitch_{name}.py" for name in names]

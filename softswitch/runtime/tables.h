@@ -114,11 +114,11 @@ static bool ss_table_link(struct ss_table *t, const struct ss_table_info *info,
     case SS_TERNARY:
         for (uint32_t i = 0; i < m->expansions; i++) {
             const uint64_t *key = m->words + 2 * i * info->words;
-            if (ss_tuples_add(&t->tuples, key, key + info->words, info->words, m->priority, handle))
+            if (ss_tuples_add(&t->tuples, key, info->words, m->priority, handle))
                 continue;
             while (i--) {
                 key = m->words + 2 * i * info->words;
-                ss_tuples_remove(&t->tuples, key, key + info->words, info->words, handle);
+                ss_tuples_remove(&t->tuples, key, info->words, handle);
             }
             return false;
         }
@@ -141,7 +141,7 @@ static void ss_table_unlink(struct ss_table *t, const struct ss_table_info *info
     case SS_TERNARY:
         for (uint32_t i = 0; i < m->expansions; i++) {
             const uint64_t *key = m->words + 2 * i * info->words;
-            ss_tuples_remove(&t->tuples, key, key + info->words, info->words, handle);
+            ss_tuples_remove(&t->tuples, key, info->words, handle);
         }
         break;
     default:

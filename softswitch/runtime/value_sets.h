@@ -17,7 +17,7 @@ int ss_value_set_write(struct ss_ctx *c, uint32_t which, const uint64_t *words, 
     struct ss_tuples fresh = {0}, old;
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t *key = words + 2 * (uint64_t)i * nw;
-        if (!ss_tuples_add(&fresh, key, key + nw, nw, 0, 0)) {
+        if (!ss_tuples_add(&fresh, key, nw, 0, 0)) {
             ss_tuples_free(&fresh);
             return -ENOMEM;
         }
