@@ -31,6 +31,9 @@ _PREFIXES = (16, 20, 22, 24, 24, 24, 24, 28, 32)
 """Prefix lengths, about as often as routing tables have them."""
 
 
+KeyOf = Callable[[np.random.Generator, int, int], tuple[MatchKey, ...]]
+
+
 @dataclass(frozen=True)
 class Kind:
     """A table of `lookup.p4`: `selector` is the ether_type that asks it."""
@@ -38,7 +41,7 @@ class Kind:
     name: str
     table: str
     selector: int
-    key: Callable[[np.random.Generator, int, int], tuple[MatchKey, ...]]
+    key: KeyOf
     uses_priority: bool = False
 
 
@@ -50,14 +53,23 @@ def _lpm(rng: np.random.Generator, a: int, _b: int) -> tuple[MatchKey, ...]:
     return (MatchKey(a, prefix_len=_PREFIXES[int(rng.integers(len(_PREFIXES)))]),)
 
 
-def _ternary(masks: int) -> Callable[[np.random.Generator, int, int], tuple[MatchKey, ...]]:
-    lengths = np.random.default_rng(7).integers(8, 33, (masks, 2))
-
+def _ternary(masks: list[tuple[int, int]]) -> KeyOf:
     def key(rng: np.random.Generator, a: int, b: int) -> tuple[MatchKey, ...]:
-        first, second = lengths[int(rng.integers(masks))]
-        return MatchKey(a, mask=_prefix(first)), MatchKey(b, mask=_prefix(second))
+        first, second = masks[int(rng.integers(len(masks)))]
+        return MatchKey(a, mask=first), MatchKey(b, mask=second)
 
     return key
+
+
+def _prefix_masks(count: int) -> list[tuple[int, int]]:
+    lengths = np.random.default_rng(7).integers(8, 33, (count, 2)).tolist()
+    return [(_prefix(first), _prefix(second)) for first, second in lengths]
+
+
+def _scattered_masks(count: int) -> list[tuple[int, int]]:
+    """Masks of random bits: nothing that they have in common helps a lookup."""
+    pairs = np.random.default_rng(7).integers(0, 1 << 32, (count, 2)).tolist()
+    return [(first, second) for first, second in pairs]
 
 
 def _covered(kind: Kind, match: MatchKey) -> tuple[int, int]:
@@ -70,11 +82,18 @@ def _prefix(length: int) -> int:
     return _FULL & ~(_FULL >> int(length))
 
 
+_TERNARY_MASKS = {
+    "ternary, 16 masks": _prefix_masks(16),
+    "ternary, 400 masks": _prefix_masks(400),
+    "ternary, 400 scattered masks": _scattered_masks(400),
+}
 KINDS = (
     Kind("exact", "Lookup.exact_match", 1, _exact),
     Kind("lpm", "Lookup.longest_prefix", 2, _lpm),
-    Kind("ternary, 16 masks", "Lookup.ternary_match", 3, _ternary(16), uses_priority=True),
-    Kind("ternary, 400 masks", "Lookup.ternary_match", 3, _ternary(400), uses_priority=True),
+    *(
+        Kind(name, "Lookup.ternary_match", 3, _ternary(masks), uses_priority=True)
+        for name, masks in _TERNARY_MASKS.items()
+    ),
 )
 
 

@@ -45,6 +45,7 @@ FULL = Extent(
         "lpm": [1_000, 10_000, 100_000],
         "ternary, 16 masks": [100, 1_000, 10_000],
         "ternary, 400 masks": [1_000, 10_000],
+        "ternary, 400 scattered masks": [1_000, 10_000],
     },
 )
 QUICK = Extent(
