@@ -169,7 +169,7 @@ def test_arrays_that_do_not_fit_change_nothing(name, params, keys, gradient, mes
         ("lamb", {}, "unknown optimiser 'lamb'; known: adagrad, adam, momentum, sgd"),
         ("sgd", {"learning_rate": 1e300}, "sgd: learning_rate is 1e"),
         ("adagrad", {"epsilon": 1e-60}, "adagrad: epsilon is 1e-60"),
-        ("adam", {"beta1": 1.0}, "adam: beta1 is 1.0"),
+        ("adam", {"beta1": 1.0}, "adam: beta1 is 1.0; allowed: a number from 0 to below 1"),
         ("adam", {"beta2": 0.99999999}, "adam: beta2 is"),
         ("momentum:momentum=2", {}, "momentum: momentum is 2.0"),
         ("momentum:nesterov=1", {}, "known: learning_rate, momentum"),

@@ -199,7 +199,9 @@ def make_optimizer(spec: str, num_keys: int, **optimizer_options: float) -> Opti
 
 def _below_one(what: str, value: float) -> float:
     """`value`, a share of the past to keep: from 0, and below 1 in float32 as well."""
-    return opt.number(what, value, 0.0, float(np.nextafter(np.float32(1), np.float32(0))))
+    if not 0 <= value <= float(np.nextafter(np.float32(1), np.float32(0))):
+        raise WorkloadError(f"{what} is {value}; allowed: a number from 0 to below 1, in float32")
+    return float(value)
 
 
 def _positive(what: str, value: float) -> float:
