@@ -15,7 +15,7 @@ from scapy.packet import Raw
 
 from softswitch.dataplane import CloneSession, DataPlane, MatchKey, TableEntry
 from softswitch.errors import InvalidArgument, NotFound
-from tests.softswitch_json import ProgramBuilder, call, const
+from tests.softswitch_json import ProgramBuilder, assign, call, const, field
 
 pytestmark = pytest.mark.compiler
 
@@ -192,6 +192,20 @@ def test_an_endless_loop_ends(pipeline: str) -> None:
         switch.inject(0, PAYLOAD)
         assert switch.drop_stats()["loop_limit"] == 1
         assert switch.inject(0, PAYLOAD) is not None
+
+
+def test_a_loop_that_multiplies_leaves_buffers_for_new_packets() -> None:
+    """Packets that become two in each pass are cut off before they have all buffers."""
+    b = ProgramBuilder()
+    b.field_lists.append({"id": 1, "name": "none", "elements": []})
+    b.run("group", [assign(field("standard_metadata", "mcast_grp"), const(1))])
+    b.run("again", [call("recirculate", const(1))], pipeline="egress")
+    with DataPlane.load(b.json()) as switch:
+        switch.mcast_group_set(1, [(0, 0), (0, 1)])
+        switch.inject(0, PAYLOAD)
+        drops = switch.drop_stats()
+    assert drops["loop_limit"] > 0
+    assert drops["no_buffer"] == 0
 
 
 # Router

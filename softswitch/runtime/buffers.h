@@ -78,13 +78,17 @@ static inline void ss_queue_push(struct ss_ctx *c, struct ss_buf *b)
     b->next = NULL;
     *c->queue_tail = b;
     c->queue_tail = &b->next;
+    c->queued++;
 }
 
 static inline struct ss_buf *ss_queue_pop(struct ss_ctx *c)
 {
     struct ss_buf *b = c->queue_head;
-    if (b && !(c->queue_head = b->next))
+    if (!b)
+        return NULL;
+    if (!(c->queue_head = b->next))
         c->queue_tail = &c->queue_head;
+    c->queued--;
     return b;
 }
 

@@ -22,6 +22,7 @@ enum {
     SS_MAX_SESSIONS = 32768,
     SS_CLONE_REQUESTED = 1 << 16, /* distinguishes session 0 from no clone */
     SS_MAX_BUFFERS = 16384,
+    SS_MAX_QUEUED = SS_MAX_BUFFERS / 2, /* recirculated and resubmitted; the rest is for new packets */
     SS_MAX_ERRORS = 256, /* parser errors that are counted */
     SS_MAX_PASSES = 1 << 20, /* per injected packet */
 };
@@ -160,6 +161,7 @@ struct ss_ctx {
     struct ss_buf *free_bufs;
     uint32_t buffers;
     struct ss_buf *queue_head, **queue_tail; /* resubmitted and recirculated packets */
+    uint32_t queued;
     struct ss_job *jobs_head, **jobs_tail, *free_jobs;
 
     bool capture, discard; /* where packets go: to `out`, nowhere, or to ports */

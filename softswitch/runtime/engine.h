@@ -48,6 +48,11 @@ static void ss_preserve(struct ss_phv *to, const struct ss_phv *from, uint32_t l
 static void ss_requeue(struct ss_ctx *c, const struct ss_phv *p, struct ss_buf *b, uint32_t list,
                        uint32_t instance)
 {
+    if (__builtin_expect(c->queued >= SS_MAX_QUEUED, 0)) {
+        ss_drop(c, SS_loop_limit);
+        ss_buf_free(c, b);
+        return;
+    }
     ss_save_list(&b->saved, p, list);
     b->list = list;
     b->instance = instance;
