@@ -74,7 +74,10 @@ def run(
         ),
     ] = None,
     device_id: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Device id that controllers have to give.")
+        int,
+        typer.Option(
+            min=1, max=2**64 - 1, metavar="N", help="Device id that controllers have to give."
+        ),
     ] = 1,
     json_path: Annotated[
         Path | None,

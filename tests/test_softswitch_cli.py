@@ -110,6 +110,7 @@ def test_ready_and_stop(tmp_path: Path, number: signal.Signals) -> None:
         (["run", "-i", "1@lo", "--cpu-port", "1"], ["port 1 is already taken"]),
         (["run", "--cpu-port", "600"], ["--cpu-port", "510"]),
         (["run", "--device-id", "0"], ["--device-id", "equal to 1"]),
+        (["run", "--device-id", str(2**64)], ["--device-id", "18446744073709551615"]),
         (["run", "--grpc", "localhost"], ["HOST:PORT"]),
         (["run", "--grpc", "127.0.0.1:99999"], ["HOST:PORT"]),
         (["run", "--json", "x.json"], ["--p4info"]),
