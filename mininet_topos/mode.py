@@ -87,7 +87,7 @@ class ModeRun:
             before = network.snapshot()
             self._train(job, on_progress)
             self.result.traffic = links.difference(network.snapshot(), before)
-            self.result.reasons = read_status(job.socket, JOB_ID).reasons
+            self.result.reasons = read_status(job.socket, JOB_ID, READY_S).reasons
             self._end(job)
         if self._options.audit:
             self.result.audit = audit(folder / AUDIT_FOLDER, self.files.fraction_bits)

@@ -54,10 +54,10 @@ def _stub(socket: Path, job: int) -> Iterator[Any]:
             ) from error
 
 
-def read_status(socket: Path, job: int) -> JobStatus:
-    """How a job stands; `NoController` if its keeper does not answer."""
+def read_status(socket: Path, job: int, timeout_s: float = CALL_S) -> JobStatus:
+    """How a job stands; `NoController` if its keeper does not answer in time."""
     with _stub(socket, job) as stub:
-        reply = stub.Status(job_pb2.StatusRequest(job=job), timeout=CALL_S, wait_for_ready=True)
+        reply = stub.Status(job_pb2.StatusRequest(job=job), timeout=timeout_s, wait_for_ready=True)
     state = job_pb2.SwitchState.Name(reply.switch_state).removeprefix("SWITCH_STATE_")
     return JobStatus(
         reply.epoch,

@@ -1,0 +1,162 @@
+"""Train for long under random faults: `python -m bench.soak --minutes 30` (needs root).
+
+The model has to be that of a training without faults and without a switch, the audit has to find
+every gradient, and no process may grow. The faults are a function of the seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench.memory import Growth, MemorySampler
+from host_stack.errors import BadInput, LibraError
+from workloads.holds import PHASES
+from workloads.training import run_role
+
+WORKERS = 2
+CALIBRATION_ROUNDS = 100
+FAULT_EVERY_S = 20.0
+RECOVERY_S = 7.0
+"""What a fault takes, about: only the length of the run depends on it."""
+
+LINKS = "loss=0.002,dup=0.002,reorder=0.002"
+_KINDS = ("switch", "server", "worker1", "worker2", "controller", "cut", "two")
+_ROLES = {
+    "workloads.train_server": "server",
+    "workloads.train_worker": "worker",
+    "controller.keeper": "controller",
+    "softswitch.cli": "switch",
+    "host_stack.kv.scheduler": "scheduler",
+    "controller.cli": "runner",
+}
+
+
+def random_faults(seed: int, rounds: int, count: int) -> str:
+    """The text of `count` faults in as many parts of the rounds, and of faults of links."""
+    rng = random.Random(seed)  # noqa: S311  faults, not secrets
+    items = [LINKS, f"seed={seed}"]
+    part = max(1, (rounds - 1) // max(1, count))
+    for index in range(count):
+        round_ = 1 + index * part + rng.randrange(max(1, part // 2))
+        if round_ >= rounds:
+            break
+        phase = rng.choice(("", *(f":{name}" for name in PHASES)))
+        kind = rng.choice(_KINDS)
+        if kind == "cut":
+            host = rng.choice(("server", "worker1", "worker2"))
+            items.append(f"cut={host}@r{round_}{phase}+{rng.choice((1, 2, 3))}s")
+        elif kind == "two":
+            first, second = rng.sample(_KINDS[:5], 2)
+            items += [f"kill={first}@r{round_}{phase}", f"kill={second}@r{round_}{phase}"]
+        else:
+            items.append(f"kill={kind}@r{round_}{phase}")
+    return ",".join(items)
+
+
+def role_of(argv: list[str]) -> str | None:
+    """The role of a process of a run; its parents outside of the emulation are left out."""
+    for module, role in _ROLES.items():
+        if any(module in word or module.replace(".", "/") in word for word in argv[:4]):
+            return role
+    return None
+
+
+def train(
+    folder: Path, mode: str, rounds: int, seed: int, fault: str
+) -> tuple[dict[str, Any], Any]:
+    """Run one training; return run.json and the growth of its processes."""
+    path = folder / f"{mode}-{rounds}.json"
+    command = [
+        *(sys.executable, "-m", "controller.cli", "run", "--out", str(folder), "--audit"),
+        *("--dataset", "synthetic:examples=20000,features=4000,nnz=20", "--seed", str(seed)),
+        *("--workers", str(WORKERS), "--rounds", str(rounds), "--batch", "64", "--mode", mode),
+        *("--hot", "1024", "--evaluate-every", str(max(1, rounds // 10))),
+        *("--checkpoint-every", "20", "--fault", fault, "--json", str(path)),
+    ]
+    log = folder / f"{mode}-{rounds}.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=output) as process,
+        MemorySampler(process.pid, role_of) as memory,
+    ):
+        try:
+            code = process.wait()
+        except BaseException:
+            process.terminate()
+            raise
+    if code:
+        raise LibraError(f"the run failed: {log.read_text()[-2000:]}")
+    return json.loads(path.read_text()), memory.growth()
+
+
+def soak(minutes: float, seed: int, folder: Path) -> dict[str, Any]:
+    """Calibrate, train under faults, train without, compare."""
+    short, _ = train(folder, "libra", CALIBRATION_ROUNDS, seed, LINKS)
+    round_s = short["modes"]["libra"]["timeline"]["at_s"][-1] / CALIBRATION_ROUNDS
+    count = int(minutes * 60 / FAULT_EVERY_S)
+    rounds = max(CALIBRATION_ROUNDS, int((minutes * 60 - count * RECOVERY_S) / round_s))
+    fault = random_faults(seed, rounds, count)
+    faulty, growth = train(folder, "libra", rounds, seed, fault)
+    calm, _ = train(folder, "server-only", rounds, seed, "")
+    recoveries = [f["recovery_s"] for f in faulty["faults"] if f["recovery_s"] is not None]
+    return {
+        "seed": seed,
+        "rounds": rounds,
+        "minutes": faulty["modes"]["libra"]["timeline"]["at_s"][-1] / 60,
+        "faults": len(faulty["faults"]),
+        "fault": fault,
+        "longest_recovery_s": max(recoveries, default=None),
+        "identical": faulty["model_sha256"] == calm["model_sha256"],
+        "conserved": faulty["audit"]["conserved"],
+        "same_pushes": faulty["audit"]["pushed_sha256"] == calm["audit"]["pushed_sha256"],
+        "model_sha256": faulty["model_sha256"],
+        "memory": {role: asdict(each) for role, each in growth.items()},
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print a result for people."""
+    print(
+        f"{found['rounds']:,} rounds in {found['minutes']:.1f} minutes, {found['faults']} faults, "
+        f"longest recovery {found['longest_recovery_s']} s"
+    )
+    for name in ("identical", "conserved", "same_pushes"):
+        print(f"{name}: {found[name]}")
+    for role, fields in found["memory"].items():
+        growth = Growth(**fields)
+        slope = growth.slope_bytes_per_min
+        told = "too short" if slope is None else f"{slope / 1e3:+.1f} kB/min"
+        print(
+            f"{role:>10}: {growth.lives} lives, peak {growth.peak_bytes / 1e6:.1f} MB, "
+            f"longest {growth.longest_s:.0f} s: {told}"
+        )
+
+
+def main() -> None:
+    """Read the command line; fails if a bit or a gradient is lost."""
+    parser = argparse.ArgumentParser(prog="bench.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="write the result to this file")
+    given = parser.parse_args()
+    if not 0 < given.minutes <= 1440:
+        raise BadInput(f"minutes {given.minutes}: allowed are above 0 to 1440")
+    with tempfile.TemporaryDirectory(prefix="libra-soak-") as name:
+        found = soak(given.minutes, given.seed, Path(name))
+    show(found)
+    if given.json is not None:
+        given.json.write_text(json.dumps(found, indent=2) + "\n")
+    if not (found["identical"] and found["conserved"] and found["same_pushes"]):
+        raise LibraError("the training under faults is not the one without: this is a defect")
+
+
+if __name__ == "__main__":
+    sys.exit(run_role(main))
