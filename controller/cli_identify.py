@@ -276,7 +276,12 @@ def _show(console: Console, report: dict[str, Any], out: Path) -> None:
         f"{report['hot_chosen_by']}; judged by {report['test_examples']:,} examples that none saw",
         f"a sample of {report['sample_fraction']:.1%} covers {report['coverage']:.1%} of the "
         f"updates that the exact hot set covers ({report['coverage_of_pushes']:.1%} of gradients "
-        f"pushed); two samples agree on {report['stability']:.1%} (Jaccard)",
+        f"pushed)"
+        + (
+            ""
+            if report["stability"] is None
+            else f"; two samples agree on {report['stability']:.1%} (Jaccard)"
+        ),
     ]
     if (moved := report["drift"]) is not None:
         say.append(

@@ -27,7 +27,7 @@ from workloads.models import default_model
 from workloads.trace import KeyTrace
 from workloads.workload import Workload
 
-MAX_ROUNDS = 10_000
+MAX_ROUNDS = 100
 
 
 def place_keys(

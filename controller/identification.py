@@ -138,10 +138,10 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 1.0
 
 
-def stability(hot_sets: Iterable[Keys]) -> float:
-    """Return the mean Jaccard index of pairs of hot sets: 1 for equal ones, and where none is."""
+def stability(hot_sets: Iterable[Keys]) -> float | None:
+    """Return the mean Jaccard index of pairs of hot sets: 1 for equal ones, None without a pair."""
     indices = []
     for one, other in combinations(hot_sets, 2):
         both = len(np.intersect1d(one, other))
         indices.append(_ratio(both, len(one) + len(other) - both))
-    return float(np.mean(indices)) if indices else 1.0
+    return float(np.mean(indices)) if indices else None
