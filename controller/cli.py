@@ -16,6 +16,7 @@ from rich.table import Table
 from bench.cli import app as bench_app
 from controller.cli_identify import identify
 from controller.cli_place import place_keys
+from controller.cli_status import status
 from controller.placing.methods import METHODS
 from controller.targets import TARGETS
 from host_stack.errors import BadInput, LibraError
@@ -53,6 +54,7 @@ def common(
 
 
 app.command()(identify)
+app.command()(status)
 app.add_typer(bench_app, name="bench")
 app.command("place")(place_keys)
 
