@@ -18,8 +18,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 LEAST_LIFE_S = 30.0
 """Of shorter lives no growth is told: a process needs some time to load what it needs."""
 
-SETTLE_S = 10.0
-"""The beginning of a life that is left out of its growth."""
+SETTLE_SHARE = 0.5
+"""The beginning of a life that is left out of its growth: what is needed is loaded then."""
 
 RoleOf = Callable[[list[str]], str | None]
 
@@ -31,7 +31,8 @@ class Growth:
     Attributes:
         lives: processes seen.
         peak_bytes: the most that one of them held.
-        slope_bytes_per_min: of the longest life, by least squares; None if it was too short.
+        slope_bytes_per_min: of the longest life's second half, by least squares; None if it was
+            too short.
         longest_s: that life.
     """
 
@@ -95,7 +96,7 @@ def growth_of(lives: list[list[tuple[float, int]]]) -> Growth:
     life_s = float(times[-1] - times[0])
     slope = None
     if life_s >= LEAST_LIFE_S:
-        settled = times >= times[0] + SETTLE_S
+        settled = times >= times[0] + SETTLE_SHARE * life_s
         slope = 60.0 * float(np.polyfit(times[settled] - times[0], held[settled], 1)[0])
     peak = max(size for samples in lives for _, size in samples)
     return Growth(len(lives), peak, slope, life_s)
