@@ -58,6 +58,8 @@ def interface(program: dict[str, Any]) -> dict[str, Any]:
         "checksums": [],
         "pipelines": [_without_flow(pipeline) for pipeline in program["pipelines"]],
     }
+    if program.get("parse_vsets"):
+        result["parsers"] = program["parsers"]  # they say how the bits of a set are divided
     if not any(p.get("action_profiles") for p in program["pipelines"]):
         result["calculations"] = []  # else those of selectors are looked up
     return result
