@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,12 @@ from tests.p4rt_programs import Served, program_files, served
 from tests.p4rt_support import Client, exact, insert, modify
 
 pytest_plugins = ("tests.p4rt_fixtures",)
-pytestmark = [pytest.mark.compiler, pytest.mark.bmv2]
+pytestmark = [
+    pytest.mark.compiler,
+    pytest.mark.bmv2,
+    pytest.mark.skipif(shutil.which("simple_switch_grpc") is None, reason="bmv2 is not installed"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on PATH"),
+]
 
 DST, SRC = b"\x02\x00\x00\x00\x00\x01", b"\x02\x00\x00\x00\x00\x07"
 Inject = Callable[[int, bytes], list[tuple[int, bytes]]]
