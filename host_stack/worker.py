@@ -172,16 +172,8 @@ class Worker:
         """
         self._uncommitted.append(_Step(step, keys, gradients))
         times = RoundTimes()
-        while True:
-            try:
-                while self._pushed < len(self._uncommitted):
-                    self._attempt(self._uncommitted[self._pushed], next_keys, times)
-                return times
-            except Moved as moved:
-                self._adopt(moved)
-                times.replays += bool(self._uncommitted)
-                if not self._uncommitted and moved.steps <= step:
-                    raise
+        self._push_uncommitted(step, next_keys, times)
+        return times
 
     def end(self, step: int) -> None:
         """Say that nothing comes behind `step`, and wait until the whole job has ended.
@@ -192,18 +184,30 @@ class Worker:
             Moved: the server goes on at an earlier step.
             PushFailed: nothing moves any more, and nobody says why.
         """
+        self._push_uncommitted(step, NOTHING, RoundTimes(), ends=True)
+
+    # -- one attempt ------------------------------------------------------------------------
+
+    def _push_uncommitted(
+        self, step: int, next_keys: Keys, times: RoundTimes, *, ends: bool = False
+    ) -> None:
+        """Push what is not committed up to `step`, again wherever the job moves.
+
+        With `ends`, say then that nothing comes behind it. Raises `Moved` where the server lacks
+        steps that this worker does not hold any more.
+        """
         while True:
             try:
                 while self._pushed < len(self._uncommitted):
-                    self._attempt(self._uncommitted[self._pushed], NOTHING, RoundTimes())
-                self._await_go(_Step(step, NOTHING, NO_GRADIENTS, final=True), self._tag)
+                    self._attempt(self._uncommitted[self._pushed], next_keys, times)
+                if ends:
+                    self._await_go(_Step(step, NOTHING, NO_GRADIENTS, final=True), self._tag)
                 return
             except Moved as moved:
                 self._adopt(moved)
+                times.replays += bool(self._uncommitted)
                 if not self._uncommitted and moved.steps <= step:
                     raise
-
-    # -- one attempt ------------------------------------------------------------------------
 
     def _attempt(self, step: _Step, next_keys: Keys, times: RoundTimes) -> None:
         started = time.monotonic()
