@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.cli import app as bench_app
+from controller.cli_doctor import completion, doctor
 from controller.cli_identify import identify
 from controller.cli_place import place_keys
 from controller.cli_status import status
@@ -53,8 +54,10 @@ def common(
     """In-network aggregation of the hot parameters of sparse models."""
 
 
+app.command()(doctor)
 app.command()(identify)
 app.command()(status)
+app.command()(completion)
 app.add_typer(bench_app, name="bench")
 app.command("place")(place_keys)
 

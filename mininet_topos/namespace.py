@@ -80,7 +80,7 @@ def run_isolated(command: Sequence[str]) -> int:
         NeedsRoot, MissingTool, IsolationFailed: as `enter_isolated`.
 
     """
-    _check_possible()
+    require_permission()
     ours, theirs = socket.socketpair()
     with ours:
         with theirs, _signals(lambda number: _send_signal(ours, number)):
@@ -100,7 +100,8 @@ def run_isolated(command: Sequence[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _check_possible() -> None:
+def require_permission() -> None:
+    """Raise NeedsRoot, MissingTool or IsolationFailed where no emulation can be made."""
     if os.geteuid() != 0:
         raise NeedsRoot(
             "emulations make network namespaces, which only root may: run the command with sudo "

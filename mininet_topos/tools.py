@@ -9,7 +9,7 @@ from mininet_topos.errors import CommandFailed, MissingTool
 NETWORK_TOOLS = ("mnexec", "ifconfig", "ip", "tc", "bridge", "ethtool", "sysctl")
 
 _DEBIAN = "Debian and Ubuntu: apt install {}"
-_WHERE = {
+WHERE = {
     "bridge": _DEBIAN.format("iproute2"),
     "ethtool": _DEBIAN.format("ethtool"),
     "ifconfig": _DEBIAN.format("net-tools"),
@@ -25,6 +25,7 @@ _WHERE = {
         "or use the embedded switch, target 'soft'"
     ),
 }
+"""Where a program comes from."""
 
 
 def require_tools(*names: str) -> None:
@@ -36,7 +37,7 @@ def require_tools(*names: str) -> None:
     """
     for name in names:
         if shutil.which(name) is None:
-            raise MissingTool(f"{name} is not on PATH; get it from {_WHERE[name]}")
+            raise MissingTool(f"{name} is not on PATH; get it from {WHERE[name]}")
 
 
 def run_tool(argv: Sequence[str], stdin: str = "", timeout_s: float = 30.0) -> str:
