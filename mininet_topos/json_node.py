@@ -18,23 +18,24 @@ class ReportError(BadInput):
 
 
 class JsonNode:
-    """A value of a JSON document and its path; every method raises `ReportError` on a mismatch."""
+    """A value of a JSON document and its path; every method raises `error` on a mismatch."""
 
-    def __init__(self, path: str, value: object) -> None:
+    def __init__(self, path: str, value: object, error: type[BadInput] = ReportError) -> None:
         self.path = path
         self._value = value
+        self._error = error
 
     def get(self, name: str) -> JsonNode:
         """Return the field `name`, which must be there."""
         node = self.optional(name)
         if node is None:
-            raise ReportError(f"{self.path}.{name} is missing")
+            raise self._error(f"{self.path}.{name} is missing")
         return node
 
     def optional(self, name: str) -> JsonNode | None:
         """Return the field `name`, or None where it is absent or null."""
         value = self._mapping().get(name)
-        return None if value is None else JsonNode(f"{self.path}.{name}", value)
+        return None if value is None else self._child(f".{name}", value)
 
     def fields(self) -> dict[str, JsonNode]:
         """Return the fields of an object, whose names must be short and printable."""
@@ -42,14 +43,18 @@ class JsonNode:
         for name, value in self._mapping().items():
             if not isinstance(name, str) or not name.isprintable() or len(name) > _MAX_NAME:
                 raise self.mismatch(f"field names of up to {_MAX_NAME} printable characters")
-            found[name] = JsonNode(f"{self.path}.{name}", value)
+            found[name] = self._child(f".{name}", value)
         return found
 
     def elements(self) -> list[JsonNode]:
         """Return the elements of a list."""
         if not isinstance(self._value, Sequence) or isinstance(self._value, str | bytes):
             raise self.mismatch("a list")
-        return [JsonNode(f"{self.path}[{i}]", value) for i, value in enumerate(self._value)]
+        return [self._child(f"[{i}]", value) for i, value in enumerate(self._value)]
+
+    def is_text(self) -> bool:
+        """Whether the value is a text, where something else may stand in its place."""
+        return isinstance(self._value, str)
 
     def text(self) -> str:
         """Return a text."""
@@ -89,11 +94,14 @@ class JsonNode:
         """Return a list of finite numbers from 0."""
         return [element.number() for element in self.elements()]
 
-    def mismatch(self, needed: str) -> ReportError:
+    def mismatch(self, needed: str) -> BadInput:
         """Return the error for a value that is not what is needed."""
         shown = repr(self._value)
         shown = shown if len(shown) <= _MAX_NAME else shown[: _MAX_NAME - 1] + "…"
-        return ReportError(f"{self.path} is {shown}; need {needed}")
+        return self._error(f"{self.path} is {shown}; need {needed}")
+
+    def _child(self, step: str, value: object) -> JsonNode:
+        return JsonNode(self.path + step, value, self._error)
 
     def _mapping(self) -> Mapping[Any, Any]:
         if not isinstance(self._value, Mapping):
