@@ -1,0 +1,1 @@
+"""TopoOpt: the topology and the parallelisation of a training job, chosen together."""
