@@ -24,7 +24,7 @@ from host_stack.errors import BadInput, LibraError
 from host_stack.progress import BSP, FORMS
 from mininet_topos.faults import FaultPlan
 from mininet_topos.options import MODES, RunOptions
-from mininet_topos.outcome import audit_lines, fault_lines
+from mininet_topos.outcome import audit_lines, fault_lines, scale_lines
 from mininet_topos.runner import run as run_experiment
 from workloads.datasets import KNOWN
 from workloads.models import KNOWN as MODELS
@@ -227,7 +227,7 @@ def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> Non
             f"speed-up {summary['speedup']:.2f}× over server-only; link bytes allow "
             f"{summary['bound']:.2f}×"
         )
-    for line in (*fault_lines(summary), *audit_lines(summary)):
+    for line in (*fault_lines(summary), *audit_lines(summary), *scale_lines(summary)):
         _plain(console)(line)
     libra = summary["modes"].get("libra")
     if libra is not None and summary["hot_keys"] and not libra["switch_answers"]:

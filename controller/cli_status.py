@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from controller.jobapi.ask import JobStatus, read_status
 from host_stack.errors import BadInput
+from host_stack.fixedpoint import ESCAPING_SUM, VANISHING_SUM, IntArray
+from host_stack.standing import Standing
 
 SOCKETS = "libra-*/job.sock"
 """Where emulations put the sockets of their controllers, within the folder for temporary files."""
 
-FEW_ESCAPES = 0.01
-"""Up to this share of packets it costs little that they escape."""
+BAR = 40
+"""Characters of the longest bar of a histogram."""
+
+OCTAVES = 8
+"""Powers of two in a line of it."""
 
 
 def status(
@@ -25,10 +32,15 @@ def status(
         typer.Option(help="Of the job's controller; default: of the run that was started last."),
     ] = None,
     job: Annotated[int, typer.Option(help="Number of the job.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Tell how the job of a running emulation stands: epoch, switch, packets by reason."""
-    for line in status_lines(read_status(socket or newest_socket(), job)):
-        typer.echo(line)
+    """Tell how the job of a running emulation stands: round, epoch, switch, packets, scale."""
+    found = read_status(socket or newest_socket(), job)
+    if as_json:
+        typer.echo(json.dumps(status_fields(found), indent=2))
+    else:
+        for line in status_lines(found):
+            typer.echo(line)
 
 
 def newest_socket() -> Path:
@@ -39,26 +51,73 @@ def newest_socket() -> Path:
     return max(found, key=lambda path: path.stat().st_mtime)
 
 
+def status_fields(found: JobStatus) -> dict[str, Any]:
+    """A status for machines ; `scale` is that of docs/run-json.md."""
+    standing = found.standing
+    return {
+        "epoch": found.epoch,
+        "round": found.round,
+        "fraction_bits": found.fraction_bits,
+        "placement": found.version,
+        "hot_keys": found.hot_keys,
+        "switch": found.switch,
+        "reasons": found.reasons,
+        "changes": [{"epoch": epoch, "reason": reason} for epoch, reason in found.changes],
+        "reported_s_ago": None if standing is None else found.reported_s_ago,
+        "goodput_bps": None if standing is None else standing.goodput_bps,
+        "scale": found.scale_fields(),
+    }
+
+
 def status_lines(found: JobStatus) -> Iterator[str]:
     """A status for people."""
-    yield f"epoch {found.epoch}, F = {found.fraction_bits}, placement {found.version}"
+    yield f"round {found.round}, epoch {found.epoch}"
+    yield f"F = {found.fraction_bits}, placement {found.version}"
     yield f"switch {found.switch}, {found.hot_keys:,} hot keys"
     for epoch, reason in found.changes:
         yield f"  epoch {epoch}: {reason}"
     for reason, packets in sorted(found.reasons.items()):
         if packets:
             yield f"{reason:>14} {packets:,}"
-    share = escaped_share(found.reasons)
-    if share is not None:
-        yield f"{share:.2%} of the packets with gradients escaped"
-    if share is not None and share > FEW_ESCAPES:
-        yield (
-            f"F = {found.fraction_bits} is too fine for these gradients: they are summed by the "
-            "server, which is right and slow; take a smaller F"
-        )
+    if found.standing is not None:
+        yield from _standing_lines(found.standing, found.reported_s_ago)
+        if found.scale is not None:
+            yield from histogram_lines(found.standing.exponents, found.fraction_bits)
+            yield found.scale.told()
 
 
-def escaped_share(reasons: dict[str, int]) -> float | None:
-    """The share of a job's GRADs that were for the switch and escaped; None before the first."""
-    escaped, taken = reasons.get("escaped", 0), reasons.get("aggregated", 0)
-    return escaped / (escaped + taken) if escaped + taken else None
+def _standing_lines(standing: Standing, reported_s_ago: float) -> Iterator[str]:
+    yield (
+        f"{standing.goodput_bps / 1e6:.2f} Mbit/s of gradients over the last rounds "
+        f"(told {reported_s_ago:.1f} s ago)"
+    )
+    if standing.gradients:
+        share = standing.escaped / standing.gradients
+        yield f"{standing.escaped:,} of {standing.gradients:,} gradients escaped ({share:.2%})"
+
+
+def histogram_lines(exponents: IntArray, fraction_bits: int) -> Iterator[str]:
+    """Magnitudes of sampled gradients (int64[256] by exponent), and what F makes of them."""
+    groups = exponents[1:255]  # neither 0 nor Inf and NaN
+    groups = np.pad(groups, (0, -len(groups) % OCTAVES)).reshape(-1, OCTAVES).sum(axis=1)
+    most = max(1, int(groups.max()))
+    for at in np.flatnonzero(groups):
+        low = 1 + int(at) * OCTAVES
+        bar = "#" * max(1, round(BAR * int(groups[at]) / most))
+        share = groups[at] / groups.sum()
+        name = f"2^{low - 127}..2^{low - 127 + OCTAVES}"
+        yield f"{name:>14} {share:7.2%} {bar}{_fate(low, fraction_bits)}"
+
+
+def _fate(low: int, fraction_bits: int) -> str:
+    """What becomes of gradients with exponents from `low` on."""
+    high = low + OCTAVES - 1
+    if low + fraction_bits > ESCAPING_SUM:
+        return " escape"
+    if high + fraction_bits > ESCAPING_SUM:
+        return " partly escape"
+    if high + fraction_bits <= VANISHING_SUM:
+        return " count as 0"
+    if low + fraction_bits <= VANISHING_SUM:
+        return " partly count as 0"
+    return ""

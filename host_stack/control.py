@@ -16,7 +16,7 @@ import numpy as np
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import IntArray
 
-_REQUEST = struct.Struct(">IIIIB")
+_REQUEST = struct.Struct(">IIIIBIB")
 _ANSWER = struct.Struct(">BBIIIBI")
 
 
@@ -59,6 +59,8 @@ class Request:
         step: the step, from 0.
         committed: rounds of which the worker has the parameters.
         final: it is the last step of this worker.
+        gradients: with DONE, how many are in the step.
+        sampled: with DONE, the biased exponents of at most 255 of them, a byte each.
         rows: with DONE, a bitmap of the rows in which a switch holds something of this worker, of
             all its steps in the round.
     """
@@ -68,23 +70,36 @@ class Request:
     step: int = 0
     committed: int = 0
     final: bool = False
+    gradients: int = 0
+    sampled: bytes = b""
     rows: bytes = b""
 
     def encode(self) -> bytes:
         """The fields in their order."""
-        return (
-            _REQUEST.pack(self.tag, self.version, self.step, self.committed, self.final) + self.rows
+        head = _REQUEST.pack(
+            self.tag,
+            self.version,
+            self.step,
+            self.committed,
+            self.final,
+            self.gradients,
+            len(self.sampled),
         )
+        return head + self.sampled + self.rows
 
     @classmethod
     def decode(cls, body: bytes) -> Request:
         """Read a message of `encode`; `BadInput` if it is none."""
         if len(body) < _REQUEST.size:
             raise BadInput(f"a request of {len(body)} bytes; {_REQUEST.size} are the least")
-        tag, version, step, committed, final = _REQUEST.unpack_from(body)
+        tag, version, step, committed, final, gradients, sampled = _REQUEST.unpack_from(body)
+        end = _REQUEST.size + sampled
         if final > 1:
             raise BadInput(f"a request with {final} for final; allowed are 0 and 1")
-        return cls(tag, version, step, committed, bool(final), body[_REQUEST.size :])
+        if end > len(body):
+            raise BadInput(f"a request of {len(body)} bytes; {end} are the least with its sample")
+        sample, rows = body[_REQUEST.size : end], body[end:]
+        return cls(tag, version, step, committed, bool(final), gradients, sample, rows)
 
 
 @dataclass(frozen=True)

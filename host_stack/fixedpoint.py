@@ -27,6 +27,15 @@ MAX_CONTRIBUTIONS = 128
 MAX_SHIFT = 24
 """Left shifts of a significand that still fit in two digits."""
 
+ESCAPING_SUM = 150 + MAX_SHIFT
+"""A gradient escapes if its biased exponent and F are above this together, or at exponent 255."""
+
+VANISHING_SUM = 150 - 24
+"""It counts as 0 if they are not above this, or at exponent 0."""
+
+HEADROOM_BITS = 8
+"""Of a chosen scale: gradients may grow by this factor of 2^8 before they escape."""
+
 MIN_FRACTION_BITS = -64
 MAX_FRACTION_BITS = 126
 """With F in this range every sum of up to 128 gradients is zero or a normal binary32."""
@@ -115,7 +124,13 @@ def split_digits(values: IntArray) -> tuple[NDArray[np.int32], NDArray[np.int32]
     return d1, d0
 
 
-def choose_fraction_bits(samples: FloatArray, headroom_bits: int = 8) -> int:
+def finest_fraction_bits(exponent: int, headroom_bits: int = HEADROOM_BITS) -> int:
+    """The finest F at which 2^headroom times a gradient of a biased exponent does not escape."""
+    fraction_bits = ESCAPING_SUM - exponent - headroom_bits
+    return int(np.clip(fraction_bits, MIN_FRACTION_BITS, MAX_FRACTION_BITS))
+
+
+def choose_fraction_bits(samples: FloatArray, headroom_bits: int = HEADROOM_BITS) -> int:
     """F for a job: the finest scale at which 2^headroom times the largest sample does not escape.
 
     `samples` is float32[n] of typical gradients; non-finite ones and zeros are ignored. Without
@@ -124,7 +139,5 @@ def choose_fraction_bits(samples: FloatArray, headroom_bits: int = 8) -> int:
     finite = np.abs(samples[np.isfinite(samples) & (samples != 0)])
     if finite.size == 0:
         return 40
-    _, exponent = np.frexp(finite.max())
-    # The largest gradient is below 2^exponent; v has 48 bits.
-    fraction_bits = 2 * DIGIT_BITS - int(exponent) - headroom_bits
-    return int(np.clip(fraction_bits, MIN_FRACTION_BITS, MAX_FRACTION_BITS))
+    _, exponent = np.frexp(finite.max())  # the largest gradient is below 2^exponent
+    return finest_fraction_bits(int(exponent) + 126, headroom_bits)

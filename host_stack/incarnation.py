@@ -16,6 +16,7 @@ from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import EPOCH_BITS, MAX_EPOCH, MAX_ROUND
 from host_stack.placement import Placement
+from host_stack.standing import Standing
 from host_stack.wake import Wake
 
 MAX_PLACEMENT_BYTES = 64 << 20
@@ -122,6 +123,9 @@ class Incarnations(Protocol):
     def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
         """Say that the switch seems not to work; whether news comes of it is not said."""
 
+    def report(self, standing: Standing) -> None:
+        """Tell how the job stands; does not wait."""
+
 
 class OwnIncarnations:
     """Incarnations of a job without a controller: it is on no switch, the server counts epochs."""
@@ -129,6 +133,9 @@ class OwnIncarnations:
     def __init__(self) -> None:
         self._wake = Wake()
         self._next: Incarnation | None = None
+
+    def report(self, standing: Standing) -> None:
+        """Nobody asks."""
 
     def fileno(self) -> int:
         """Readable while there is news."""

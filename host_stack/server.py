@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,7 @@ from host_stack.kv.server import KVMeta, KVServer
 from host_stack.layout import make_tag, split_tag
 from host_stack.progress import BSP, Consistency, Progress
 from host_stack.pulls import Pulls
+from host_stack.standing import OpenRound, Tally
 from host_stack.transport import Transport
 
 POLL_S = 0.2
@@ -39,18 +40,8 @@ SUSPECT_S = 0.5
 RENEW_EVERY_S = 1.0
 """How often a request to the controller is repeated."""
 
-
-@dataclass
-class _Round:
-    """What has come for an open round besides GRADs.
-
-    Attributes:
-        pushed: (rank, step) of the cold pushes.
-        rows: of each rank, the rows in which a switch holds something of it.
-    """
-
-    pushed: set[tuple[int, int]] = field(default_factory=set)
-    rows: dict[int, IntArray] = field(default_factory=dict)
+REPORT_EVERY_S = 1.0
+"""How often the controller is told how the job stands, at most."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +106,8 @@ class Server:
         self._joined = {} if resumed is None else dict.fromkeys(range(workers), 0)
         self._rejoining: dict[int, SimpleRequest] = {}
         self._asked_at = 0.0
+        self._tally = Tally()
+        self._reported_at = 0.0
         self._changed: deque[bytes] = deque(maxlen=KEPT_ROUNDS)
         self._waiting: dict[int, _Waiting] = {}
         self._kv = KVServer(node)
@@ -147,6 +140,7 @@ class Server:
             self._release()
             if self._progress.can_commit:
                 self._commit()
+        self._report()
 
     def statistics(self) -> dict[str, int]:
         """Counters by reason, of the cold path, the fall-back path and the drains."""
@@ -155,12 +149,21 @@ class Server:
             **self.counters,
             **{f"fallback_{name}": n for name, n in fallback.items()},
             "kv_rejected": self._kv.rejected.total(),
-            "escaped_gradients": sum(each.escaped_count for each in self._aggregators),
+            "escaped_gradients": self._escaped,
             "drained_rows": drain.rows,
             "drain_requests": drain.requests,
             "drain_rows_asked_again": drain.asked_again,
             "drain_unknown_cells": drain.unknown_cells,
         }
+
+    @property
+    def _escaped(self) -> int:
+        return sum(each.escaped_count for each in self._aggregators)
+
+    def _report(self) -> None:
+        """Tell the controller how the job stands."""
+        self._reported_at = time.monotonic()
+        self._incarnations.report(self._tally.standing(self.round, self._escaped))
 
     @cached_property
     def _rank_of(self) -> dict[int, int]:
@@ -191,7 +194,7 @@ class Server:
         self._progress.restart()
         self._changed.clear()
         self._waiting.clear()
-        self._open = {self.round: _Round(), self.round + 1: _Round()}
+        self._open = {self.round: OpenRound(), self.round + 1: OpenRound()}
         for aggregator in self._aggregators:
             aggregator.discard()
             aggregator.scale_to(incarnation.fraction_bits)
@@ -316,7 +319,7 @@ class Server:
             now = time.monotonic()
             progress.complete(rank, round_, message.step, now, final=message.final)
             if not complete:
-                self._open[round_].rows[rank] = rows
+                self._open[round_].complete(rank, rows, message)
             self._waiting[rank] = asking
         else:
             if head is Head.STALLED:
@@ -391,12 +394,14 @@ class Server:
             tuple(self._progress.committed),
         )
         self._on_commit(commit, self.parameters, aggregate)
+        if time.monotonic() - self._reported_at >= REPORT_EVERY_S:
+            self._report()
 
     def _close(self, changed: IntArray) -> None:
         """Go to the next round, in the planned incarnation if there is one."""
         self._progress.commit()
-        del self._open[self.round - 1]
-        self._open[self.round + 1] = _Round()
+        self._tally.commit(self._open.pop(self.round - 1))
+        self._open[self.round + 1] = OpenRound()
         self._changed.append(bitmap_of(changed, self._incarnation.placement.used_rows))
         if self._planned is not None:
             self._move(self._planned)

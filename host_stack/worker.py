@@ -6,13 +6,14 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from host_stack.codec import Codec, fill_header
 from host_stack.control import Answer, Head, Kind, Known, Request, bitmap_of
 from host_stack.dialogue import Dialogue
+from host_stack.exponents import sample_exponents
 from host_stack.fixedpoint import FloatArray, IntArray
 from host_stack.incarnation import Incarnation, Moved
 from host_stack.inquiry import read_answer
@@ -243,9 +244,9 @@ class Worker:
     def _tag(self) -> int:
         return make_tag(self._incarnation.epoch, self._round)
 
-    def _request(self, step: _Step, tag: int, rows: bytes = b"") -> Request:
+    def _request(self, step: _Step, tag: int) -> Request:
         version = self._incarnation.version
-        return Request(tag, version, step.number, self._committed, step.final, rows)
+        return Request(tag, version, step.number, self._committed, step.final)
 
     def _push_cold(self, cold: _Step, tag: int) -> int:
         return self._kv.push(cold.keys, cold.gradients, cmd=as_cmd(tag), priority=cold.number)
@@ -281,7 +282,9 @@ class Worker:
     def _await_go(self, step: _Step, tag: int) -> Answer:
         """Say DONE, again if the server lacks it, and wait until it lets this worker go on."""
         rows = bitmap_of(np.flatnonzero(self._in_switch), self._placement.used_rows)
-        done = self._request(step, tag, rows).encode()
+        status = self._request(step, tag)
+        sampled = sample_exponents(step.gradients)
+        done = replace(status, gradients=len(step.keys), sampled=sampled, rows=rows).encode()
         sent = [self._kv.request(Head.DONE, done, server_id(0))]
         answers: list[Answer] = []
 
@@ -300,7 +303,6 @@ class Worker:
                 sent.append(self._kv.request(Head.DONE, done, server_id(0)))
             return bool(answers)
 
-        status = self._request(step, tag)
         with self._dialogue.forgetting(sent):
             self._dialogue.until(
                 status, answered, resend, "let it go on (is a worker gone or stopped?)"

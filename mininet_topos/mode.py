@@ -49,6 +49,7 @@ class ModeResult:
     server_done: dict[str, Any] = field(default_factory=dict)
     traffic: links.Snapshot = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
+    scale: dict[str, Any] | None = None
     switch_answers: list[bool] = field(default_factory=list)
     timeline: list[tuple[float, int]] = field(default_factory=list)
     faults: list[Injected] = field(default_factory=list)
@@ -87,7 +88,8 @@ class ModeRun:
             before = network.snapshot()
             self._train(job, on_progress)
             self.result.traffic = links.difference(network.snapshot(), before)
-            self.result.reasons = read_status(job.socket, JOB_ID, READY_S).reasons
+            status = read_status(job.socket, JOB_ID, READY_S)
+            self.result.reasons, self.result.scale = status.reasons, status.scale_fields()
             self._end(job)
         if self._options.audit:
             self.result.audit = audit(folder / AUDIT_FOLDER, self.files.fraction_bits)

@@ -59,3 +59,11 @@ def audit_lines(run: Mapping[str, Any]) -> Iterator[str]:
             f"{formats.count(audit['discarded'])} pushes were discarded and made again"
         )
         yield from (f"  {problem}" for problem in audit["problems"])
+
+
+def scale_lines(run: Mapping[str, Any]) -> Iterator[str]:
+    """What a person is told of a scale that does not fit the gradients of a run."""
+    for name, mode in run["modes"].items():
+        scale = mode["scale"]
+        if scale is not None and scale["better_fraction_bits"] is not None:
+            yield f"{name}: {scale['advice']}"

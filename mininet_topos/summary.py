@@ -120,6 +120,7 @@ def mode_summary(
         "quality": quality(result, workload, round_s, in_step=in_step),
         "switch_answers": all(result.switch_answers),
         "counters": result.reasons,
+        "scale": result.scale,
         "server_counters": result.server_done["counters"],
         "retransmissions": sum(
             worker["retransmissions"] for worker in result.workers_done.values()

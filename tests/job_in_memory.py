@@ -24,6 +24,7 @@ from host_stack.layout import Layout
 from host_stack.placement import Keys, Placement, heat_based
 from host_stack.progress import BSP, Consistency
 from host_stack.server import Server
+from host_stack.standing import Standing
 from host_stack.wake import Wake
 from host_stack.worker import RoundTimes, Worker
 from tests.memory_network import Crashed, MemoryNetwork
@@ -124,6 +125,7 @@ class MemoryController:
     ) -> None:
         self.incarnation = Incarnation(job.epoch, 0, job.fraction_bits, 1, placement)
         self.reasons: list[str] = []
+        self.standing: Standing | None = None
         self.switch_is_dead: Callable[[], bool] = lambda: False
         self._job = job
         self._install = install
@@ -146,6 +148,10 @@ class MemoryController:
         """Set the switch up again if it is dead."""
         if self.switch_is_dead():
             self.renew(reason, seen, round_)
+
+    def report(self, standing: Standing) -> None:
+        """Keep the last one."""
+        self.standing = standing
 
     def renew(self, reason: str, seen: Incarnation, round_: int) -> None:
         """Another epoch, unless the asking one has missed the last."""

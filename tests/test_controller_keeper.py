@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
 
 from controller.artifacts import Artifact
+from controller.jobapi import job_pb2, job_pb2_grpc
 from controller.jobapi.ask import change_placement, read_status
 from controller.jobapi.client import JobIncarnations, NoController
 from controller.keeper.config import KeeperConfig, Placed
@@ -29,6 +31,7 @@ from host_stack.errors import BadInput
 from host_stack.incarnation import Incarnation
 from host_stack.layout import MAX_EPOCH
 from host_stack.placement import heat_based
+from host_stack.standing import Standing
 from softswitch.dataplane import DataPlane
 from softswitch.p4runtime.server import P4RuntimeServer
 from tests.job_in_memory import LAYOUT, SERVER, make_job, ports
@@ -365,3 +368,31 @@ def test_a_placement_begins_with_an_epoch(
     with keeper(folder) as process:
         assert process.event("ready")["epoch"] == 3
         assert len(client.begin(0, resumed=True, timeout_s=WAIT_S).placement) == 120
+
+
+def test_what_the_server_reports_is_in_the_status(
+    folder: Path, socket: Path, client: JobIncarnations, switch: P4RuntimeServer
+) -> None:
+    """Round, goodput, escapes and exponents; what cannot be is refused and changes nothing."""
+    config(socket, switch.address).save(folder / "keeper.json")
+    counts = np.bincount([100, 100, 120], minlength=256)
+    with keeper(folder) as process:
+        process.event("ready")
+        assert read_status(socket, 1).standing is None
+        assert read_status(socket, 1).scale_fields() is None
+        client.report(Standing(17, 1000, 3, 2.5e6, counts))
+        client.settle()
+        bad = job_pb2.ReportRequest(job=1, standing=job_pb2.Standing(exponents={256: 1}))
+        with grpc.insecure_channel(f"unix:{socket}") as channel:
+            stub = job_pb2_grpc.JobServiceStub(channel)
+            with pytest.raises(grpc.RpcError, match="exponent 256"):
+                stub.Report(bad, timeout=WAIT_S)
+        status = read_status(socket, 1)
+    assert status.standing is not None
+    assert (status.round, status.standing.goodput_bps) == (17, 2.5e6)
+    assert status.standing.exponents.tolist() == counts.tolist()
+    assert 0 <= status.reported_s_ago < WAIT_S
+    scale = status.scale_fields()
+    assert scale is not None
+    assert (scale["gradients"], scale["escaped"]) == (1000, 3)
+    assert scale["exponents"] == {100: 2, 120: 1}

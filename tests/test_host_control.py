@@ -35,6 +35,8 @@ def test_bitmaps_come_back(data: st.DataObject, used_rows: int) -> None:
     step=words,
     committed=words,
     final=st.booleans(),
+    gradients=words,
+    sampled=st.binary(max_size=255),
     rows=st.binary(max_size=20),
 )
 def test_requests_come_back(**fields: Any) -> None:
@@ -63,16 +65,16 @@ def test_answers_come_back(**fields: Any) -> None:
 def test_golden_bytes() -> None:
     """The format is pinned: network byte order; row i is bit i mod 8 of byte i div 8."""
     rows = bitmap_of(np.array([0, 9]), 10)
-    request = Request(0x01020304, 5, 6, 7, True, rows)
-    assert request.encode().hex() == "01020304000000050000000600000007010102"
+    request = Request(0x01020304, 5, 6, 7, True, 8, b"\x7f", rows)
+    assert request.encode().hex() == "010203040000000500000006000000070100000008017f0102"
     answer = Answer(Kind.OPEN, 0x01020304, Known.PUSH, 6, 7, 1, rows, b"\xaa")
     assert answer.encode().hex() == ("03010102030400000006000000070100000001aa0102")
     assert [found.tolist() for found in answer.changed(10)] == [[0, 9]]
 
 
-@pytest.mark.parametrize("body", [b"", bytes(16), bytes(16) + b"\2"])
+@pytest.mark.parametrize("body", [b"", bytes(21), bytes(16) + b"\2" + bytes(5), bytes(21) + b"\1"])
 def test_bad_requests_are_refused(body: bytes) -> None:
-    """A request without its head, or with a flag that is none, is no request."""
+    """A request that is cut, or with a flag that is none, is no request."""
     with pytest.raises(BadInput, match="a request "):
         Request.decode(body)
 

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from host_stack.aggregator import SoftwareAggregator
+from host_stack.exponents import advise
 from host_stack.job import Job
 from host_stack.layout import Layout
 from host_stack.placement import Keys, Placement, heat_based
 from tests.job_in_memory import (
     GROUP,
+    MemoryJob,
     Push,
     addresses,
     ports,
@@ -26,9 +28,9 @@ NUM_KEYS = 3000
 F = 40
 
 
-def expected(pushes: list[list[Push]]) -> np.ndarray:
+def expected(pushes: list[list[Push]], fraction_bits: int = F) -> np.ndarray:
     """The model after all rounds, computed without any network."""
-    aggregator = SoftwareAggregator(NUM_KEYS, F)
+    aggregator = SoftwareAggregator(NUM_KEYS, fraction_bits)
     parameters = np.zeros(NUM_KEYS, np.float32)
     for row in pushes:
         for rank, (keys, gradients) in enumerate(row):
@@ -74,3 +76,23 @@ def test_faulty_network_keeps_the_bits() -> None:
     assert outcome.parameters.tobytes() == expected(pushes).tobytes()
     assert outcome.retransmissions > 0
     assert outcome.counters["fallback_duplicate"] > 0
+
+
+@pytest.mark.parametrize(("fraction_bits", "fits"), [(F, True), (70, False)])
+def test_a_scale_is_judged_by_the_gradients(fraction_bits: int, fits: bool) -> None:
+    """One that is far too fine changes no sum but those of escapes; the server's report says so."""
+    pushes = random_pushes(3, 3, NUM_KEYS, 900, seed=4)
+    job = MemoryJob(pushes, NUM_KEYS, 700, direct(3), fraction_bits)
+    outcome = job.run()
+    assert outcome.parameters.tobytes() == expected(pushes, fraction_bits).tobytes()
+    standing = job.controller.standing
+    assert standing is not None
+    assert (standing.round, standing.gradients) == (3, 3 * 3 * 900)
+    assert standing.escaped == outcome.counters["escaped_gradients"]
+    assert (standing.escaped == 0) == fits
+    advice = advise(standing.exponents, fraction_bits)
+    assert advice is not None
+    assert (advice.better is None) == fits
+    if advice.better is not None:
+        again = MemoryJob(pushes, NUM_KEYS, 700, direct(3), advice.better).run()
+        assert again.counters["escaped_gradients"] == 0

@@ -16,6 +16,7 @@ from host_stack.placement import heat_based
 from mininet_topos.links import Direction, LinkCounters
 from mininet_topos.mode import ModeResult
 from mininet_topos.options import RunOptions
+from mininet_topos.outcome import scale_lines
 from mininet_topos.plan import Plan
 from mininet_topos.summary import (
     hot_coverage,
@@ -159,3 +160,14 @@ def test_runs_without_a_comparison(modes: list[str], tmp_path: Path, workload: W
     assert run["speedup"] is None
     assert run["bound"] is None
     assert (run["hot_coverage"] is None) == (modes == ["server-only"])
+
+
+def test_a_scale_that_does_not_fit_is_told() -> None:
+    """One line for each mode that has advice to give."""
+    scale = {"better_fraction_bits": 40, "advice": "take F = 40"}
+    modes = {
+        "libra": {"scale": scale},
+        "fallback": {"scale": scale | {"better_fraction_bits": None}},
+        "server-only": {"scale": None},
+    }
+    assert list(scale_lines({"modes": modes})) == ["libra: take F = 40"]

@@ -110,12 +110,58 @@ def check_byte_model(summary: dict, folder: Path) -> None:
 
 
 def test_escaping_gradients_keep_the_bits(tmp_path: Path) -> None:
-    """A scale that is far too fine sends most packets to the server, and changes nothing."""
+    """A scale that is far too fine sends most packets to the server, and changes nothing.
+
+    The result says so, and which scale would fit; with that one nothing escapes.
+    """
     modes = run(tmp_path, "--fraction-bits", "60", "--mode", "libra", "--mode", "server-only")[
         "modes"
     ]
-    assert modes["libra"]["counters"]["escaped"] > 0
-    assert modes["libra"]["model_sha256"] == modes["server-only"]["model_sha256"]
+    libra_mode = modes["libra"]
+    assert libra_mode["counters"]["escaped"] > 0
+    assert libra_mode["model_sha256"] == modes["server-only"]["model_sha256"]
+    scale = libra_mode["scale"]
+    assert scale["escaped"] == libra_mode["server_counters"]["escaped_gradients"] > 0
+    better = scale["better_fraction_bits"]
+    assert better < 60
+    again = run(tmp_path, "--fraction-bits", str(better), "--mode", "libra")["modes"]["libra"]
+    assert again["counters"]["escaped"] == 0
+    assert (again["scale"]["escaped"], again["scale"]["better_fraction_bits"]) == (0, None)
+
+
+def test_status_of_a_running_job(tmp_path: Path) -> None:
+    """`libra status` tells the round, and the scale that would fit, while the job trains."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    long = ("--rounds", "100000", "--fraction-bits", "60", "--mode", "libra")
+    command = libra("run", "--out", str(tmp_path / "out"), *SMALL, *long)
+    found: dict = {}
+
+    def is_under_way() -> bool:
+        asked = subprocess.run(
+            libra("status", "--json"), capture_output=True, env=environment, check=False
+        )
+        if asked.returncode == 0:
+            found.update(json.loads(asked.stdout))
+        return bool(found.get("goodput_bps"))
+
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        wait_for(process, is_under_way)
+        shown = subprocess.run(
+            libra("status"), capture_output=True, text=True, env=environment, check=True
+        )
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    assert found["round"] > 0
+    assert found["scale"]["escaped"] > 0
+    assert found["scale"]["better_fraction_bits"] < 60
+    assert "F = 60 is too fine" in shown.stdout
+    assert "take F = " in shown.stdout
 
 
 def test_scapy_transport_trains_the_same_model(tmp_path: Path) -> None:

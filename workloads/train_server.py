@@ -110,6 +110,7 @@ def serve(folder: Path, controller: Path, holds: Holds, *, resume: bool) -> None
     switch = not resume and len(first.placement) > 0 and probe(job, SERVER_RANK, transport)
     emit("ready", switch=switch, round=round_, epoch=first.epoch)
     server.run(training.rounds if consistency == BSP else None)
+    incarnations.settle()
     emit("done", model_sha256=model_sha256(parameters), counters=server.statistics())
     node.finalize()
     incarnations.close()

@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 
 from controller.jobapi import job_pb2, job_pb2_grpc
 from controller.jobapi.client import CALL_S, OPTIONS, NoController
+from controller.jobapi.standing import from_message
 from host_stack.errors import BadInput
+from host_stack.exponents import ScaleAdvice, advise
 from host_stack.placement import Placement
+from host_stack.standing import Standing
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,13 @@ class JobStatus:
 
     Attributes:
         epoch, fraction_bits, version: of the newest incarnation; epoch 0 before the first.
-        round: when the server last asked for something.
+        round: the lowest that is not committed, when the server last said so.
         hot_keys: on the switch.
         switch: `ready`, `down`, or `unused` where the job is not on it.
         reasons: the switch's packets by reason, since its program was loaded.
         changes: (epoch, why it was made) of the last ones, oldest first.
+        standing: what the server reported last; None before it has.
+        reported_s_ago: how long ago that was.
     """
 
     epoch: int
@@ -38,6 +44,33 @@ class JobStatus:
     switch: str
     reasons: dict[str, int]
     changes: list[tuple[int, str]]
+    standing: Standing | None = None
+    reported_s_ago: float = 0.0
+
+    @property
+    def scale(self) -> ScaleAdvice | None:
+        """How F fits the gradients; None before any was sampled."""
+        if self.standing is None:
+            return None
+        return advise(self.standing.exponents, self.fraction_bits)
+
+    def scale_fields(self) -> dict[str, Any] | None:
+        """What was committed, what of it escaped, and how F fits; None before anything was."""
+        standing, scale = self.standing, self.scale
+        if standing is None or scale is None:
+            return None
+        return {
+            "gradients": standing.gradients,
+            "escaped": standing.escaped,
+            "escaping_share": scale.escaping,
+            "vanishing_share": scale.vanishing,
+            "better_fraction_bits": scale.better,
+            "advice": scale.told(),
+            "exponents": {
+                int(exponent): int(standing.exponents[exponent])
+                for exponent in np.flatnonzero(standing.exponents)
+            },
+        }
 
 
 @contextmanager
@@ -68,6 +101,8 @@ def read_status(socket: Path, job: int, timeout_s: float = CALL_S) -> JobStatus:
         state.lower(),
         dict(reply.reasons),
         [(change.epoch, change.reason) for change in reply.changes],
+        from_message(reply.standing) if reply.HasField("standing") else None,
+        reply.reported_s_ago,
     )
 
 

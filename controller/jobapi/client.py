@@ -15,9 +15,11 @@ from typing import Any
 import grpc
 
 from controller.jobapi import job_pb2, job_pb2_grpc
+from controller.jobapi.standing import to_message
 from host_stack.errors import BadInput, LibraError
 from host_stack.incarnation import MAX_PLACEMENT_BYTES, Incarnation, is_newer
 from host_stack.placement import Placement
+from host_stack.standing import Standing
 from host_stack.wake import Wake
 
 LOGGER = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class JobIncarnations:
         self._failure: str | None = None
         self._reminded_at = 0.0
         self._calls: dict[str, grpc.Future[Any]] = {}
+        self._report: grpc.Future[Any] | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="job-watch", daemon=True)
         self._thread.start()
@@ -87,6 +90,13 @@ class JobIncarnations:
         """Ask the keeper to look at the switch."""
         self._call("suspect", self._stub.Suspect, job_pb2.SuspectRequest, reason, seen, round_)
 
+    def report(self, standing: Standing) -> None:
+        """Tell the keeper how the job stands."""
+        request = job_pb2.ReportRequest(
+            job=self._job, server_process=self._process, standing=to_message(standing)
+        )
+        self._report = self._stub.Report.future(request, timeout=CALL_S)
+
     # -- beginning and end --------------------------------------------------------------------
 
     def begin(self, round_: int, *, resumed: bool, timeout_s: float) -> Incarnation:
@@ -107,6 +117,11 @@ class JobIncarnations:
                 lambda: self.renew("the server was restarted", old, round_),
             )
         return replace(seen, round=round_, planned=False)
+
+    def settle(self) -> None:
+        """Wait until the last report has arrived, or is lost."""
+        if self._report is not None:
+            self._report.exception()
 
     def close(self) -> None:
         """Stop following."""

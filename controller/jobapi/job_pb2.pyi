@@ -96,6 +96,41 @@ class PlaceReply(_message.Message):
     version: int
     def __init__(self, version: _Optional[int] = ...) -> None: ...
 
+class Standing(_message.Message):
+    __slots__ = ("round", "gradients", "escaped", "goodput_bps", "exponents")
+    class ExponentsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    ESCAPED_FIELD_NUMBER: _ClassVar[int]
+    GOODPUT_BPS_FIELD_NUMBER: _ClassVar[int]
+    EXPONENTS_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    gradients: int
+    escaped: int
+    goodput_bps: float
+    exponents: _containers.ScalarMap[int, int]
+    def __init__(self, round: _Optional[int] = ..., gradients: _Optional[int] = ..., escaped: _Optional[int] = ..., goodput_bps: _Optional[float] = ..., exponents: _Optional[_Mapping[int, int]] = ...) -> None: ...
+
+class ReportRequest(_message.Message):
+    __slots__ = ("job", "server_process", "standing")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    SERVER_PROCESS_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    server_process: int
+    standing: Standing
+    def __init__(self, job: _Optional[int] = ..., server_process: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
+
+class ReportReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class StatusRequest(_message.Message):
     __slots__ = ("job",)
     JOB_FIELD_NUMBER: _ClassVar[int]
@@ -103,7 +138,7 @@ class StatusRequest(_message.Message):
     def __init__(self, job: _Optional[int] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("epoch", "round", "fraction_bits", "version", "hot_keys", "switch_state", "reasons", "changes")
+    __slots__ = ("epoch", "round", "fraction_bits", "version", "hot_keys", "switch_state", "reasons", "changes", "standing", "reported_s_ago")
     class ReasonsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -119,6 +154,8 @@ class StatusReply(_message.Message):
     SWITCH_STATE_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_S_AGO_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     round: int
     fraction_bits: int
@@ -127,7 +164,9 @@ class StatusReply(_message.Message):
     switch_state: SwitchState
     reasons: _containers.ScalarMap[str, int]
     changes: _containers.RepeatedCompositeFieldContainer[Change]
-    def __init__(self, epoch: _Optional[int] = ..., round: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., version: _Optional[int] = ..., hot_keys: _Optional[int] = ..., switch_state: _Optional[_Union[SwitchState, str]] = ..., reasons: _Optional[_Mapping[str, int]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ...) -> None: ...
+    standing: Standing
+    reported_s_ago: float
+    def __init__(self, epoch: _Optional[int] = ..., round: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., version: _Optional[int] = ..., hot_keys: _Optional[int] = ..., switch_state: _Optional[_Union[SwitchState, str]] = ..., reasons: _Optional[_Mapping[str, int]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., reported_s_ago: _Optional[float] = ...) -> None: ...
 
 class Change(_message.Message):
     __slots__ = ("epoch", "reason")

@@ -55,6 +55,11 @@ class JobServiceStub(object):
                 request_serializer=controller_dot_jobapi_dot_job__pb2.PlaceRequest.SerializeToString,
                 response_deserializer=controller_dot_jobapi_dot_job__pb2.PlaceReply.FromString,
                 _registered_method=True)
+        self.Report = channel.unary_unary(
+                '/libra.job.v1.JobService/Report',
+                request_serializer=controller_dot_jobapi_dot_job__pb2.ReportRequest.SerializeToString,
+                response_deserializer=controller_dot_jobapi_dot_job__pb2.ReportReply.FromString,
+                _registered_method=True)
         self.Status = channel.unary_unary(
                 '/libra.job.v1.JobService/Status',
                 request_serializer=controller_dot_jobapi_dot_job__pb2.StatusRequest.SerializeToString,
@@ -94,6 +99,13 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Report(self, request, context):
+        """Say how the job stands, from time to time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Status(self, request, context):
         """How things stand.
         """
@@ -123,6 +135,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.Place,
                     request_deserializer=controller_dot_jobapi_dot_job__pb2.PlaceRequest.FromString,
                     response_serializer=controller_dot_jobapi_dot_job__pb2.PlaceReply.SerializeToString,
+            ),
+            'Report': grpc.unary_unary_rpc_method_handler(
+                    servicer.Report,
+                    request_deserializer=controller_dot_jobapi_dot_job__pb2.ReportRequest.FromString,
+                    response_serializer=controller_dot_jobapi_dot_job__pb2.ReportReply.SerializeToString,
             ),
             'Status': grpc.unary_unary_rpc_method_handler(
                     servicer.Status,
@@ -239,6 +256,33 @@ class JobService(object):
             '/libra.job.v1.JobService/Place',
             controller_dot_jobapi_dot_job__pb2.PlaceRequest.SerializeToString,
             controller_dot_jobapi_dot_job__pb2.PlaceReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Report(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/libra.job.v1.JobService/Report',
+            controller_dot_jobapi_dot_job__pb2.ReportRequest.SerializeToString,
+            controller_dot_jobapi_dot_job__pb2.ReportReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -29,6 +29,7 @@ from host_stack.fixedpoint import check_fraction_bits
 from host_stack.incarnation import Incarnation, next_epoch
 from host_stack.job import Job
 from host_stack.placement import Placement
+from host_stack.standing import Standing
 
 RETRY_S = 0.2
 """Between attempts to reach a switch that is gone."""
@@ -99,6 +100,7 @@ class Keeper:
         self.switch_state = SwitchState.DOWN
         self.round = 0
         self.changes: deque[tuple[int, str]] = deque(maxlen=CHANGES)
+        self.standing: tuple[float, Standing] | None = None
         self._folder = folder
         self._artifact = artifact
         self._report = report
@@ -148,6 +150,11 @@ class Keeper:
         if self._concerns(request):
             self._suspicion = request
             self._asked.set()
+
+    def report(self, standing: Standing) -> None:
+        """Remember how the job stands."""
+        self.standing = (time.monotonic(), standing)
+        self.round = max(self.round, standing.round)
 
     async def place(self, placement: Placement, fraction_bits: int) -> int:
         """Give the job another placement, in another epoch; return its number.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
 from controller.jobapi import job_pb2, job_pb2_grpc
+from controller.jobapi.standing import from_message, to_message
 from controller.keeper.config import Placed
 from controller.keeper.keeper import Keeper, Request, SwitchState
 from host_stack.errors import BadInput, LibraError
@@ -53,6 +55,15 @@ class JobService(job_pb2_grpc.JobServiceServicer):  # type: ignore[misc]
         await self._keeper.suspect(await self._read(request, context))
         return job_pb2.SuspectReply()
 
+    async def Report(self, request: job_pb2.ReportRequest, context: Context) -> job_pb2.ReportReply:
+        """Remember how the job stands."""
+        await self._check_job(request.job, context)
+        try:
+            self._keeper.report(from_message(request.standing))
+        except BadInput as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        return job_pb2.ReportReply()
+
     async def Place(self, request: job_pb2.PlaceRequest, context: Context) -> job_pb2.PlaceReply:
         """Give the job another placement."""
         await self._check_job(request.job, context)
@@ -78,6 +89,10 @@ class JobService(job_pb2_grpc.JobServiceServicer):  # type: ignore[misc]
             reply.fraction_bits = keeper.current.fraction_bits
             reply.version = keeper.current.version
             reply.hot_keys = len(keeper.current.placement)
+        if keeper.standing is not None:
+            reported_at, standing = keeper.standing
+            reply.standing.CopyFrom(to_message(standing))
+            reply.reported_s_ago = time.monotonic() - reported_at
         return reply
 
     async def _check_job(self, job: int, context: Context) -> None:
