@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice, pairwise
+
 import networkx as nx
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner.errors import PlanError
 from planner.topology.permutations import select_permutations, totient_perms
-from planner.topology.routing import coin_change, coin_change_path, k_shortest_paths
+from planner.topology.routing import ShortestPaths, coin_change, coin_change_path
 
 
 @given(st.integers(2, 120), st.integers(1, 8), st.booleans())
@@ -42,14 +44,29 @@ def test_steps_that_do_not_reach_all() -> None:
 
 def test_shortest_paths_come_first() -> None:
     """On a ring of five, both ways: one way round, then the other; there is no third."""
-    graph = nx.cycle_graph(5).to_directed()
-    assert k_shortest_paths(graph, 0, 2, 3) == [(0, 1, 2), (0, 4, 3, 2)]
+    paths = ShortestPaths(nx.cycle_graph(5).to_directed())
+    assert paths.paths(0, 2, 3) == [(0, 1, 2), (0, 4, 3, 2)]
+    assert ShortestPaths(nx.cycle_graph(9).to_directed()).paths(0, 2, 2)[1][:2] == (0, 8)
+
+
+@given(st.integers(4, 12), st.integers(1, 6), st.integers(0, 1000))
+@settings(derandomize=True, max_examples=40, deadline=None)
+def test_as_many_hops_as_networkx_finds(servers: int, k: int, seed: int) -> None:
+    """Loop-free, over links, none twice, and as long as those of networkx's search."""
+    graph = nx.gnp_random_graph(servers, 0.4, seed=seed, directed=True)
+    graph.add_edges_from((i, (i + 1) % servers) for i in range(servers))
+    expected = [len(path) for path in islice(nx.shortest_simple_paths(graph, 0, 2), k)]
+    paths = ShortestPaths(graph).paths(0, 2, k)
+    assert [len(path) for path in paths] == expected
+    assert len(set(paths)) == len(paths)
+    assert all(len(set(path)) == len(path) for path in paths)
+    assert all(graph.has_edge(*hop) for path in paths for hop in pairwise(path))
 
 
 def test_no_path_is_an_error() -> None:
     """Between two islands there is none, and no path at all cannot be asked for."""
-    graph = nx.DiGraph([(0, 1), (1, 0), (2, 3), (3, 2)])
+    paths = ShortestPaths(nx.DiGraph([(0, 1), (1, 0), (2, 3), (3, 2)]))
     with pytest.raises(PlanError, match="server 0 to server 3"):
-        k_shortest_paths(graph, 0, 3, 2)
+        paths.paths(0, 3, 2)
     with pytest.raises(PlanError, match="at least 1"):
-        k_shortest_paths(graph, 0, 1, 0)
+        paths.paths(0, 1, 0)

@@ -7,14 +7,17 @@ shortest sum of steps. Model-parallel traffic takes the k shortest paths (TopoOp
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import networkx as nx
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse.csgraph import shortest_path
 
 from planner.errors import PlanError
 
-Path = tuple[int, ...]
+Route = tuple[int, ...]
 """The servers of a path, both ends included."""
 
 
@@ -53,7 +56,7 @@ def coin_change(members: int, steps: Sequence[int]) -> list[tuple[int, ...]]:
     return found
 
 
-def coin_change_path(members: Sequence[int], steps: Sequence[int], source: int, to: int) -> Path:
+def coin_change_path(members: Sequence[int], steps: Sequence[int], source: int, to: int) -> Route:
     """The coin-change path between two positions of a group, as servers."""
     group = len(members)
     position = source
@@ -64,15 +67,56 @@ def coin_change_path(members: Sequence[int], steps: Sequence[int], source: int, 
     return tuple(path)
 
 
-def k_shortest_paths(graph: nx.DiGraph, source: int, to: int, k: int) -> list[Path]:
-    """At most k loop-free paths of the fewest hops, shortest first.
+class ShortestPaths:
+    """The k shortest loop-free paths between servers, found when asked for and kept."""
 
-    Raises PlanError when k is not positive or there is no path.
-    """
-    if k < 1:
-        raise PlanError(f"{k} paths: at least 1 is needed")
-    try:
-        paths = nx.shortest_simple_paths(graph, source, to)
-        return [tuple(path) for path in islice(paths, k)]
-    except nx.NetworkXNoPath as error:
-        raise PlanError(f"no path from server {source} to server {to}") from error
+    _DETOUR_HOPS = 2
+    """How many hops a path is searched to be longer than the shortest; then networkx takes over."""
+
+    def __init__(self, graph: nx.DiGraph) -> None:
+        self._graph = graph
+        self._next = [sorted(graph.successors(server)) for server in range(len(graph))]
+        self._hops = _hop_counts(graph)
+        self._found: dict[tuple[int, int, int], list[Route]] = {}
+
+    def paths(self, source: int, to: int, k: int) -> list[Route]:
+        """At most k loop-free paths of the fewest hops, shortest first, then by their servers.
+
+        Raises PlanError when k is not positive or there is no path.
+        """
+        if k < 1:
+            raise PlanError(f"{k} paths: at least 1 is needed")
+        if not np.isfinite(self._hops[source, to]):
+            raise PlanError(f"no path from server {source} to server {to}")
+        key = (source, to, k)
+        if key not in self._found:
+            self._found[key] = self._search(*key)
+        return self._found[key]
+
+    def _search(self, source: int, to: int, k: int) -> list[Route]:
+        paths: list[Route] = []
+        fewest = int(self._hops[source, to])
+        for hops in range(fewest, fewest + self._DETOUR_HOPS + 1):
+            paths += islice(self._of_length((source,), to, hops), k - len(paths))
+            if len(paths) == k:
+                return paths
+        further = nx.shortest_simple_paths(self._graph, source, to)
+        longer = (tuple(path) for path in further if len(path) - 1 > hops)
+        return [*paths, *islice(longer, k - len(paths))]
+
+    def _of_length(self, path: Route, to: int, hops: int) -> Iterator[Route]:
+        """Ways to go on with a path that end after exactly so many hops more."""
+        if path[-1] == to:
+            if hops == 0:
+                yield path
+            return
+        for server in self._next[path[-1]]:
+            if self._hops[server, to] <= hops - 1 and server not in path:
+                yield from self._of_length((*path, server), to, hops - 1)
+
+
+def _hop_counts(graph: nx.DiGraph) -> npt.NDArray[np.float64]:
+    """Hops from each server to each, infinite where there is no path: float64, (n, n)."""
+    matrix = nx.to_scipy_sparse_array(graph, nodelist=range(len(graph)), weight=None)
+    hops: npt.NDArray[np.float64] = shortest_path(matrix, unweighted=True)
+    return hops

@@ -1,0 +1,206 @@
+"""A training iteration on a network, as a fluid: events, max-min fair rates between them.
+
+A device computes one task at a time, in the order in which they become ready. A message becomes
+flows over the links of a fabric and has arrived when all of them are done. Between two events
+all rates are constant, so nothing is approximated but packets, windows and propagation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.errors import PlanError
+from planner.topology.fabrics import Fabric
+from planner.topology.maxmin import Floats, Ints, Uses, max_min_rates
+from planner.topology.taskgraph import TaskGraph, runs
+
+_DONE = 1e-9
+"""A flow is done when so much of it is left; rounding leaves less."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an iteration took.
+
+    Attributes:
+        iteration_ms: until the last task has ended.
+        start_ms, end_ms: float64, (t,), of each task.
+        link_bytes: float64, (l,), that each link carried.
+        events: how often rates were looked at anew.
+
+    """
+
+    iteration_ms: float
+    start_ms: Floats
+    end_ms: Floats
+    link_bytes: Floats
+    events: int
+
+
+def simulate(graph: TaskGraph, fabric: Fabric, *, resolution_ms: float = 0.0) -> Outcome:
+    """Run a task graph over a fabric.
+
+    Args:
+        graph: the tasks.
+        fabric: links and paths; it must know as many servers.
+        resolution_ms: flows that would end within so much of each other end at once, which is
+            what makes many flows of nearly equal length fast; 0 for exact times.
+
+    Raises:
+        PlanError: the fabric has other servers, or leaves a flow without any rate for ever.
+
+    """
+    if fabric.servers != graph.servers:
+        raise PlanError(
+            f"a task graph of {graph.servers} servers on a network of {fabric.servers}: they "
+            "must be as many"
+        )
+    return _Run(graph, fabric, resolution_ms).to_end()
+
+
+class _Run:
+    """The state of a simulation; arrays by task (t), by device (g) and by flow (f)."""
+
+    def __init__(self, graph: TaskGraph, fabric: Fabric, resolution_ms: float) -> None:
+        self.graph = graph
+        self.resolution_ms = resolution_ms
+        self.capacity = fabric.capacity
+        tasks = len(graph.runtime_ms)
+        self.now = 0.0
+        self.events = 0
+        self.waits = graph.waits_for
+        self.start = np.full(tasks, np.nan)
+        self.end = np.full(tasks, np.nan)
+        self.idle = np.ones(int(graph.device.max(initial=-1)) + 1, dtype=bool)
+        self.queue = np.zeros(0, dtype=np.int64)
+        self.timed = np.zeros(0, dtype=np.int64)
+        self.timer = np.zeros(0)
+        self.message_of = np.full(tasks, -1)
+        self.message_of[graph.sent_by] = np.arange(len(graph.messages))
+        self._lower(fabric)
+        self.link_bytes = np.zeros(len(self.capacity))
+
+    def _lower(self, fabric: Fabric) -> None:
+        """Make flows of all messages."""
+        flows = [fabric.flows(message) for message in self.graph.messages]
+        counts = np.array([len(each) for each in flows], dtype=np.int64)
+        self.flow_first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self.flow_task = np.repeat(self.graph.sent_by, counts)
+        flat = [flow for each in flows for flow in each]
+        lengths = [len(flow.links) for flow in flat]
+        self.uses = Uses(
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            np.concatenate([flow.links for flow in flat]) if flat else np.zeros(0, np.int64),
+            np.concatenate([flow.shares for flow in flat]) if flat else np.zeros(0),
+        )
+        self.left = np.array([flow.size_bytes for flow in flat])
+        self.size = self.left.copy()
+        self.flows_left = np.zeros(len(self.waits), dtype=np.int64)
+        self.flows_left[self.graph.sent_by] = counts
+        self.active = np.zeros(0, dtype=np.int64)
+        self.changed = True
+
+    def to_end(self) -> Outcome:
+        self._begin(np.flatnonzero(self.waits == 0))
+        while len(self.timed) or len(self.active):
+            self._advance()
+        if np.isnan(self.end).any():
+            raise PlanError("the iteration did not end: a task never started")
+        return Outcome(
+            float(self.end.max(initial=0.0)), self.start, self.end, self.link_bytes, self.events
+        )
+
+    def _advance(self) -> None:
+        """Go to the next event and do what it allows."""
+        self.events += 1
+        self._share()
+        with np.errstate(divide="ignore"):
+            need = self.left[self.active] / self.rates
+        step = min(need.min(initial=np.inf), self.timer.min(initial=np.inf) - self.now)
+        if not np.isfinite(step):
+            raise PlanError("the network gives a flow no rate at all: a link has no capacity")
+        step = max(step, 0.0)
+        self.now += step
+        self._carry(step)
+        late = need <= step * (1 + _DONE) + self.resolution_ms
+        arrived = self._arrive(self.active[late], late)
+        due = self.timer <= self.now * (1 + 1e-15) + 1e-12
+        ended = self.timed[due]
+        self.timed, self.timer = self.timed[~due], self.timer[~due]
+        sends = self.message_of[ended] >= 0
+        computed = ended[~sends]
+        self.idle[self.graph.device[computed]] = True
+        self._finish(np.concatenate([arrived, self._send(ended[sends]), computed]))
+
+    def _carry(self, step: float) -> None:
+        """Move bytes for so many milliseconds."""
+        moved = self.rates * step
+        self.left[self.active] -= moved
+        self.link_bytes += np.bincount(
+            self.active_uses.link,
+            self.active_uses.share * np.repeat(moved, np.diff(self.active_uses.first)),
+            minlength=len(self.link_bytes),
+        )
+
+    def _arrive(self, flows: Ints, which: npt.NDArray[np.bool_]) -> Ints:
+        """End flows; returns the tasks of which none is left."""
+        if not len(flows):
+            return flows
+        self.active = self.active[~which]
+        self.changed = True
+        tasks, counts = np.unique(self.flow_task[flows], return_counts=True)
+        self.flows_left[tasks] -= counts
+        return _where(tasks, self.flows_left[tasks] == 0)
+
+    def _send(self, tasks: Ints) -> Ints:
+        """Start the flows of messages; returns those that have nothing to send."""
+        messages = self.message_of[tasks]
+        flows = runs(self.flow_first[messages], self.flow_first[messages + 1])
+        if len(flows):
+            self.active = np.concatenate([self.active, flows])
+            self.changed = True
+        return _where(tasks, self.flows_left[tasks] == 0)
+
+    def _share(self) -> None:
+        """Find the rates of the active flows, if they are other ones than before."""
+        if self.changed:
+            self.active_uses = self.uses.of(self.active)
+            self.rates = max_min_rates(self.active_uses, self.capacity)
+            self.changed = False
+
+    def _finish(self, tasks: Ints) -> None:
+        """End tasks and begin what waited for them."""
+        self.end[tasks] = self.now
+        following = self.graph.after(tasks)
+        np.subtract.at(self.waits, following, 1)
+        ready = np.unique(following)
+        self._begin(ready[self.waits[ready] == 0])
+
+    def _begin(self, tasks: Ints) -> None:
+        """Begin tasks that wait for nothing any more."""
+        computes = self.graph.device[tasks] >= 0
+        self.queue = np.concatenate([self.queue, tasks[computes]])
+        messages = tasks[~computes]
+        self.start[messages] = self.now
+        self._time(messages)
+        wanted = self.graph.device[self.queue]
+        _, heads = np.unique(wanted, return_index=True)
+        heads = heads[self.idle[wanted[heads]]]
+        starting = self.queue[heads]
+        self.queue = np.delete(self.queue, heads)
+        self.idle[self.graph.device[starting]] = False
+        self.start[starting] = self.now
+        self._time(starting)
+
+    def _time(self, tasks: Ints) -> None:
+        """Let tasks end, or be sent, after their runtimes."""
+        self.timed = np.concatenate([self.timed, tasks])
+        self.timer = np.concatenate([self.timer, self.now + self.graph.runtime_ms[tasks]])
+
+
+def _where(values: Ints, which: npt.NDArray[np.bool_]) -> Ints:
+    found: Ints = values[which]
+    return found
