@@ -19,7 +19,7 @@ from controller.cli_identify import identify
 from controller.cli_place import place_keys
 from controller.cli_status import status
 from controller.placing.methods import METHODS
-from controller.targets import TARGETS
+from controller.targets import EMULATED
 from host_stack.errors import BadInput, LibraError
 from host_stack.progress import BSP, FORMS
 from mininet_topos.faults import FaultPlan
@@ -88,7 +88,7 @@ def run(
     ] = None,
     target: Annotated[
         str,
-        typer.Option(help="; ".join(f"{t.name}: {t.description}" for t in TARGETS.values()) + "."),
+        typer.Option(help="; ".join(f"{t.name}: {t.description}" for t in EMULATED.values()) + "."),
     ] = DEFAULTS.target,
     lanes: Annotated[
         int, typer.Option(help="Lanes of the switch program: 32 or 64.")

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import finsy as fy
 
-from controller.artifacts import Artifact
 from controller.finsy_log import finsy_failures
 from controller.tables import Entity, Forward, LaneAlign, Local, Membership, Sources
-from controller.targets import Target
+from controller.targets import Program, Target
 from host_stack.errors import LibraError
 from host_stack.wire import REASONS_PER_SLOT, Reason
 
@@ -32,9 +31,9 @@ class ProvisionFailed(LibraError):
 
 @asynccontextmanager
 async def connected(
-    address: str, target: Target, artifact: Artifact, *, fresh: bool, device_id: int = 1
+    address: str, target: Target, program: Program, *, fresh: bool, device_id: int = 1
 ) -> AsyncIterator[fy.Switch]:
-    """A finsy switch at `address`, primary, with the artifact's pipeline.
+    """A finsy switch at `address`, primary, with the program loaded.
 
     With `fresh` the pipeline is loaded anew, which empties the switch; without, only if the switch
     runs another one.
@@ -43,9 +42,9 @@ async def connected(
     """
     with tempfile.TemporaryDirectory() as folder:
         p4info = Path(folder) / "program.p4info.txtpb"
-        p4info.write_text(artifact.p4info)
+        p4info.write_text(program.p4info)
         blob = Path(folder) / "device_config"
-        blob.write_bytes(target.device_config(artifact))
+        blob.write_bytes(target.device_config(program))
         options = fy.SwitchOptions(p4info=p4info, p4blob=blob, p4force=fresh, device_id=device_id)
         with finsy_failures() as failure:
             try:
@@ -85,10 +84,10 @@ async def provision_network(switch: fy.Switch, forward: Forward, local: Local) -
     await write(switch, [*forward.entries(), *local.entries(), *sources.entries()])
 
 
-async def provision_job(switch: fy.Switch, membership: Membership, artifact: Artifact) -> None:
+async def provision_job(switch: fy.Switch, membership: Membership, program: Program) -> None:
     """Install a job; members last, so that no packet counts before all of it stands."""
-    membership.check(artifact.layout)
-    align = LaneAlign(membership.slot, membership.fraction_bits, artifact.layout.lanes)
+    membership.check(program.layout)
+    align = LaneAlign(membership.slot, membership.fraction_bits, program.layout.lanes)
     await write(switch, align.entries())
     await write(switch, [*membership.entries(), *membership.group_entries()])
 

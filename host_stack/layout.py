@@ -74,12 +74,15 @@ class Layout:
         """Cells of one bank: how many hot keys fit on the switch."""
         return self.lanes * self.rows
 
-    def require(self, other: Layout, where: str) -> None:
-        """Raise `LayoutMismatch`, naming both values, unless `other` is the same layout."""
+    def require(self, other: Layout, where: str, *, here: str = "here") -> None:
+        """Raise `LayoutMismatch`, naming both values, unless `other` is the same layout.
+
+        `where` says whose layout `other` is, `here` whose this one is.
+        """
         for name, mine in asdict(self).items():
             theirs = getattr(other, name)
             if mine != theirs:
-                raise LayoutMismatch(f"{name} is {mine} here and {theirs} at {where}")
+                raise LayoutMismatch(f"{name} is {mine} {here} and {theirs} at {where}")
 
 
 def make_tag(epoch: int, round_: int) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from controller.artifacts import program_with
 from controller.placing.methods import BEST, METHODS
-from controller.targets import TARGETS
+from controller.targets import EMULATED
 from host_stack.connect import TRANSPORTS
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
@@ -73,7 +73,7 @@ class RunOptions:
     out: Path = Path("out")
 
     def __post_init__(self) -> None:
-        _one_of("target", self.target, tuple(TARGETS))
+        _one_of("target", self.target, tuple(EMULATED))
         program_with(self.lanes)
         _one_of("transport", self.transport, TRANSPORTS)
         Consistency.parse(self.consistency)

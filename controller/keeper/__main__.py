@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from controller.artifacts import Artifact
 from controller.keeper.config import KeeperConfig
 from controller.keeper.keeper import Keeper
 from controller.keeper.service import serve
+from controller.targets import find_target
 from host_stack.errors import LibraError
 from host_stack.job import Job
 
@@ -35,7 +35,8 @@ async def run(folder: Path) -> None:
     job = Job.load(folder / "job.json")
     config = KeeperConfig.load(folder / "keeper.json")
     turn = turn_by_runner if config.has_detour else None
-    keeper = Keeper(folder, config, job, Artifact.load(config.program), report, turn)
+    program = find_target(config.target).load(config.program)
+    keeper = Keeper(folder, config, job, program, report, turn)
     server = await serve(keeper)
     keeping = asyncio.create_task(keeper.keep())
     try:

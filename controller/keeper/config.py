@@ -6,9 +6,11 @@ import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from controller.tables import Attachment, Membership
 from controller.targets import find_target
+from controller.targets.ports import PortMap
 from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.jsonfile import read_json_object
@@ -37,7 +39,8 @@ class KeeperConfig:
         address, target, device_id: the switch, as P4Runtime has it.
         program: name of the compiled program that it runs.
         switch_mac: its own.
-        hosts: who hangs at which port.
+        hosts: who hangs at which port. In a file, a port of a Tofino can be the panel's name of it;
+            `ports` there maps names to device ports.
         placed: what of the job is on the switch.
         slot, row_base, rows, group_id: of the job there, as `Membership` has them.
         has_detour: the network has another path, which packets take while the switch is down.
@@ -58,7 +61,7 @@ class KeeperConfig:
     has_detour: bool = False
 
     def __post_init__(self) -> None:
-        find_target(self.target)
+        find_target(self.target).check_ports(host.port for host in self.hosts)
         if len(self.socket.encode()) > MAX_SOCKET_BYTES:
             raise BadInput(
                 f"socket {self.socket}: a path of at most {MAX_SOCKET_BYTES} bytes is needed"
@@ -70,6 +73,9 @@ class KeeperConfig:
         missing = [address for address in (*job.workers, job.server) if address not in at]
         if missing:
             raise BadInput(f"{', '.join(missing)}: no port of the switch is known for it")
+        if self.placed is Placed.JOB:
+            ports = [at[worker].port for worker in job.workers]
+            find_target(self.target).check_workers(self.slot, ports)
         return Membership(
             job=job.job,
             epoch=epoch,
@@ -94,8 +100,15 @@ class KeeperConfig:
         try:
             if (schema := fields.pop("schema")) != SCHEMA:
                 raise ValueError(f"schema {schema}, this version reads {SCHEMA}")
-            fields["hosts"] = tuple(Attachment(**host) for host in fields["hosts"])
+            ports = PortMap(fields.pop("ports", {}))
+            fields["hosts"] = tuple(_host(host, ports) for host in fields["hosts"])
             fields["placed"] = Placed(fields["placed"])
             return cls(**fields)
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(f"{path} is no configuration of a keeper: {error}") from error
+
+
+def _host(fields: dict[str, Any], ports: PortMap) -> Attachment:
+    """A host of a file, at a device port or at a port with a name."""
+    port = fields["port"]
+    return Attachment(**{**fields, "port": ports.device_port(port) if type(port) is str else port})

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import finsy as fy
 
-from controller.artifacts import Artifact
 from controller.keeper.config import KeeperConfig, Placed
 from controller.provision import provision_group, provision_job, provision_network
 from controller.tables import Forward, Local
+from controller.targets import Program
 from host_stack.job import Job
 
 
 class JobSwitch:
     """What a keeper reads and writes; errors are those of finsy."""
 
-    def __init__(self, config: KeeperConfig, job: Job, artifact: Artifact) -> None:
+    def __init__(self, config: KeeperConfig, job: Job, program: Program) -> None:
         self._config = config
         self._job = job
-        self._artifact = artifact
+        self._program = program
 
     async def is_empty(self, switch: fy.Switch) -> bool:
         """Whether nothing was written since the program was loaded: routes are written first."""
@@ -47,7 +47,7 @@ class JobSwitch:
         await provision_network(switch, forward, local)
         membership = config.membership(self._job, epoch, fraction_bits)
         if config.placed is Placed.JOB:
-            await provision_job(switch, membership, self._artifact)
+            await provision_job(switch, membership, self._program)
         elif config.placed is Placed.GROUP:
             await provision_group(switch, membership)
 

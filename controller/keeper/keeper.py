@@ -18,12 +18,11 @@ from pathlib import Path
 
 import finsy as fy
 
-from controller.artifacts import Artifact
 from controller.keeper.config import KeeperConfig, Placed
 from controller.keeper.epochs import EpochFile, Taken
 from controller.keeper.job_switch import JobSwitch
 from controller.provision import ProvisionFailed, connected, read_reasons
-from controller.targets import find_target
+from controller.targets import Program, find_target
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
 from host_stack.incarnation import Incarnation, next_epoch
@@ -85,7 +84,7 @@ class Keeper:
         folder: Path,
         config: KeeperConfig,
         job: Job,
-        artifact: Artifact,
+        program: Program,
         report: Report = lambda event, **fields: None,
         turn: Turn | None = None,
     ) -> None:
@@ -102,7 +101,7 @@ class Keeper:
         self.changes: deque[tuple[int, str]] = deque(maxlen=CHANGES)
         self.standing: tuple[float, Standing] | None = None
         self._folder = folder
-        self._artifact = artifact
+        self._program = program
         self._report = report
         self._turn = turn
         self._epochs = EpochFile(folder / "epochs.json", job.job)
@@ -110,7 +109,7 @@ class Keeper:
         self._is_first = self._taken is None
         self._is_around = False if self._is_first else None
         self._placement = self._load(self._taken.version if self._taken else 1)
-        self._on_switch = JobSwitch(config, job, artifact)
+        self._on_switch = JobSwitch(config, job, program)
         self._placing: Placing | None = None
         self._switch: fy.Switch | None = None
         self._current: Incarnation | None = None
@@ -208,7 +207,7 @@ class Keeper:
                 async with connected(
                     self.config.address,
                     target,
-                    self._artifact,
+                    self._program,
                     fresh=fresh,
                     device_id=self.config.device_id,
                 ) as switch:

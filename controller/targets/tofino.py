@@ -1,0 +1,130 @@
+"""Tofino behind its two P4Runtime servers, which take different device configurations.
+
+bf_switchd can be built with PI's P4Runtime server (`tofino-p4rt`); Stratum is a switch operating
+system with one of its own (`tofino-stratum`). Neither was driven on a chip by this project: see
+docs/deploy-tofino.md for what was tried and what was not.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import abstractmethod
+from collections.abc import Iterable
+
+from controller.targets import device_config_pb2 as pb
+from controller.targets.base import Capabilities, Program, Target, within_capabilities
+from controller.targets.ports import check_front_panel, pipe_of
+from controller.targets.tofino_output import TofinoProgram
+from host_stack.errors import BadInput
+from host_stack.wire import DrainFormat
+
+SLOTS = 4
+"""1 << JOB_SLOT_BITS of p4src/libra_tna.p4: the window of every worker takes memory."""
+
+WORKERS = 64
+"""1 << RANK_BITS there."""
+
+
+class Tofino(Target):
+    """A Tofino; the class of a server says what it takes."""
+
+    def load(self, program: str) -> TofinoProgram:
+        """Read the output of p4c's Tofino back end, in `p4src/build/`."""
+        return TofinoProgram.load(program)
+
+    def device_config(self, program: Program) -> bytes:
+        """The compiler's output in the server's form."""
+        if not isinstance(program, TofinoProgram):
+            raise BadInput(
+                f"target {self.name} takes programs that p4c's Tofino back end made; "
+                f"{program.name} is none: compile one with `make tofino`"
+            )
+        return self.pack(program)
+
+    @abstractmethod
+    def pack(self, program: TofinoProgram) -> bytes:
+        """The compiler's output in the server's form."""
+
+    def check_ports(self, ports: Iterable[int]) -> None:
+        """Hosts hang at the front panel."""
+        for port in ports:
+            check_front_panel(port)
+
+    def check_workers(self, slot: int, ports: Iterable[int]) -> None:
+        """Cells are those of a pipe: workers in different pipes would never meet."""
+        at = list(ports)
+        within_capabilities(self, slot, len(at))
+        if len(pipes := sorted({pipe_of(port) for port in at})) > 1:
+            raise BadInput(
+                f"workers at device ports {', '.join(map(str, at))} are in pipes "
+                f"{', '.join(map(str, pipes))}: a Tofino sums within one pipe; connect the workers "
+                "of a job to ports of the same pipe, or let the server sum this job"
+            )
+
+
+class Stratum(Tofino):
+    """Stratum for Tofino (stratum_bfrt)."""
+
+    name = "tofino-stratum"
+    description = "Tofino with Stratum"
+    capabilities = Capabilities(
+        formats=frozenset({DrainFormat.DIGITS}),
+        reads_registers=True,
+        emulated=False,
+        slots=SLOTS,
+        workers=WORKERS,
+    )
+
+    def pack(self, program: TofinoProgram) -> bytes:
+        """A serialised `BfPipelineConfig`."""
+        config = pb.BfPipelineConfig(
+            p4_name=program.p4_name,
+            bfruntime_info=program.bfrt_info,
+            profiles=[
+                pb.BfPipelineConfig.Profile(
+                    profile_name=each.name,
+                    context=each.context,
+                    binary=each.binary,
+                    pipe_scope=each.pipes,
+                )
+                for each in program.profiles
+            ],
+        )
+        return config.SerializeToString(deterministic=True)
+
+
+class P4rt(Tofino):
+    """bf_switchd with PI's P4Runtime server."""
+
+    name = "tofino-p4rt"
+    description = "Tofino with bf_switchd's P4Runtime server"
+    capabilities = Capabilities(
+        formats=frozenset({DrainFormat.DIGITS}),
+        reads_registers=False,
+        emulated=False,
+        slots=SLOTS,
+        workers=WORKERS,
+    )
+
+    def pack(self, program: TofinoProgram) -> bytes:
+        """A serialised `P4DeviceConfig`: chunks, each behind its length (little-endian u32)."""
+        if len(program.profiles) != 1:
+            names = ", ".join(each.name for each in program.profiles)
+            raise BadInput(
+                f"program {program.p4_name} has the pipelines {names}: {self.name} takes one alone"
+            )
+        (profile,) = program.profiles
+        chunks = (
+            program.p4_name.encode(),
+            profile.binary,
+            profile.context,
+            profile.name.encode(),
+            program.bfrt_info,
+        )
+        data = b"".join(struct.pack("<I", len(chunk)) + chunk for chunk in chunks)
+        config = pb.P4DeviceConfig(reassign=True, device_data=data)
+        return config.SerializeToString(deterministic=True)
+
+
+STRATUM = Stratum()
+P4RT = P4rt()

@@ -1,0 +1,133 @@
+"""What p4c's Tofino back end leaves behind: the binary of each pipe, and descriptions of it.
+
+`<program>.conf` in the output folder says which files belong together, in the form that
+bf_switchd reads; `make tofino` makes such a folder (docs/deploy-tofino.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.artifacts import BUILD_DIR
+from host_stack.errors import BadInput
+from host_stack.jsonfile import read_json_object
+from host_stack.layout import Layout
+
+MAX_FILE_BYTES = 256 << 20
+"""Of one file of the compiler's; a context.json of a full chip has some tens of megabytes."""
+
+PIPES = 4
+"""Pipes of the largest chips."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What some pipes of the chip run.
+
+    Attributes:
+        name: of the pipeline in the P4 program.
+        context: context.json.
+        binary: tofino.bin (or tofino2.bin).
+        pipes: numbers of the pipes.
+    """
+
+    name: str
+    context: bytes
+    binary: bytes
+    pipes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TofinoProgram:
+    """A program that was compiled for Tofino.
+
+    Attributes:
+        name: of the record in `p4src/build/`.
+        p4_name: of the program, as the compiler has it.
+        p4info: P4Info in text form.
+        layout: LANES, rows, W and program version.
+        bfrt_info: bf-rt.json.
+        profiles: one for each set of pipes that runs something of its own.
+    """
+
+    name: str
+    p4_name: str
+    p4info: str
+    layout: Layout
+    bfrt_info: bytes
+    profiles: tuple[Profile, ...]
+
+    @classmethod
+    def load(cls, name: str, folder: Path = BUILD_DIR) -> TofinoProgram:
+        """Read the record `name`.json and the compiler's output in the folder `name` beside it."""
+        record = read_json_object(folder / f"{name}.json", "record of a Tofino program")
+        if "layout" not in record:
+            raise BadInput(f"{folder / name}.json records no Tofino program: it has no layout")
+        return cls.read(folder / name, name, Layout.from_fields(record["layout"]))
+
+    @classmethod
+    def read(cls, folder: Path, name: str, layout: Layout) -> TofinoProgram:
+        """Read the output folder of the compiler; `BadInput` if it is not there or not whole."""
+        found = sorted(folder.glob("*.conf"))
+        if len(found) != 1:
+            raise BadInput(
+                f"{folder} holds {len(found)} files *.conf, and one is needed: compile the program "
+                "with `make tofino`, which needs p4c's Tofino back end"
+            )
+        conf = read_json_object(found[0], "configuration of the Tofino back end")
+        try:
+            program = _only(_only(conf["p4_devices"])["p4_programs"])
+            profiles = tuple(_profile(folder, each) for each in program["p4_pipelines"])
+            if not profiles:
+                raise ValueError("it names no pipeline")
+            p4_name = _text(program["program-name"])
+            bfrt_info = _bytes(folder, program["bfrt-config"])
+            p4info = _bytes(folder, "p4info.pb.txt").decode()
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            raise BadInput(f"{found[0]} does not describe a compiled program: {error}") from error
+        return cls(name, p4_name, p4info, layout, bfrt_info, profiles)
+
+
+def _only(items: Any) -> Any:
+    if not isinstance(items, list) or len(items) != 1:
+        raise ValueError(f"one device with one program is needed, not {items!r:.80}")
+    return items[0]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{value!r:.80} is no name")
+    return value
+
+
+def _profile(folder: Path, fields: Any) -> Profile:
+    pipes = fields["pipe_scope"]
+    if not isinstance(pipes, list) or not all(
+        type(pipe) is int and 0 <= pipe < PIPES for pipe in pipes
+    ):
+        raise ValueError(f"pipe_scope {pipes!r:.80}: allowed are pipes 0 to {PIPES - 1}")
+    return Profile(
+        _text(fields["p4_pipeline_name"]),
+        _bytes(folder, fields["context"]),
+        _bytes(folder, fields["config"]),
+        tuple(pipes),
+    )
+
+
+def _bytes(folder: Path, path: Any) -> bytes:
+    """A file of the output: the compiler writes paths as they were given to it.
+
+    Only the end of the path counts, so that a folder can be moved: its file, or its file in the
+    folder of the pipeline.
+    """
+    named = Path(_text(path))
+    if ".." in named.parts:
+        raise ValueError(f"{named}: `..` is not allowed in paths")
+    for found in (folder / named.name, folder / named.parent.name / named.name):
+        if found.is_file():
+            if found.stat().st_size > MAX_FILE_BYTES:
+                raise ValueError(f"{found} is larger than {MAX_FILE_BYTES >> 20} MiB")
+            return found.read_bytes()
+    raise ValueError(f"{named.name} is not in {folder}")

@@ -1,0 +1,59 @@
+"""The v1model switches: the embedded one and bmv2, which run the same compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.artifacts import Artifact
+from controller.targets.base import Capabilities, Program, Target, within_capabilities
+from host_stack.errors import BadInput
+from host_stack.layout import MAX_WORKERS
+from host_stack.wire import DrainFormat
+
+MAX_PORT = 510
+"""Ports have 9 bits; 511 drops."""
+
+CAPABILITIES = Capabilities(
+    formats=frozenset(DrainFormat),
+    reads_registers=True,
+    emulated=True,
+    slots=16,
+    workers=MAX_WORKERS,
+)
+
+
+class V1Model(Target):
+    """A switch that takes the bmv2 JSON as it is."""
+
+    capabilities = CAPABILITIES
+
+    def __init__(self, name: str, description: str) -> None:
+        self.name = name
+        self.description = description
+
+    def load(self, program: str) -> Artifact:
+        """Read an artifact of `p4src/build/`."""
+        return Artifact.load(program)
+
+    def device_config(self, program: Program) -> bytes:
+        """The bmv2 JSON."""
+        if not isinstance(program, Artifact):
+            raise BadInput(
+                f"target {self.name} takes programs that p4c made for bmv2; {program.name} is "
+                "none: compile it with `make p4`"
+            )
+        return program.device_config
+
+    def check_ports(self, ports: Iterable[int]) -> None:
+        """Ports count from 1."""
+        for port in ports:
+            if not 0 < port <= MAX_PORT:
+                raise BadInput(f"port {port}: {self.name} allows 1 to {MAX_PORT}")
+
+    def check_workers(self, slot: int, ports: Iterable[int]) -> None:
+        """All ports see the same registers."""
+        within_capabilities(self, slot, len(list(ports)))
+
+
+SOFT = V1Model("soft", "embedded switch of this project")
+BMV2 = V1Model("bmv2", "simple_switch_grpc of behavioral-model")

@@ -1,0 +1,146 @@
+"""Ports of a Tofino: device ports, names on the panel, and the hosts of a keeper behind them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.keeper.config import KeeperConfig
+from controller.targets import find_target
+from controller.targets.ports import (
+    PortMap,
+    canonical,
+    check_front_panel,
+    pipe_of,
+    recirculation_port,
+)
+from host_stack.errors import BadInput
+
+
+@given(st.integers(0, 3), st.integers(0, 127))
+def test_a_device_port_is_pipe_and_port(pipe: int, local: int) -> None:
+    """Two bits and seven; only the first 64 of a pipe can have a cable."""
+    port = pipe * 128 + local
+    assert pipe_of(port) == pipe
+    if local < 64:
+        assert check_front_panel(port) == port
+    else:
+        with pytest.raises(BadInput, match=f"is port {local} of pipe {pipe}"):
+            check_front_panel(port)
+
+
+def test_recirculation_ports() -> None:
+    """One leads back into each pipe."""
+    assert [recirculation_port(pipe) for pipe in range(4)] == [68, 196, 324, 452]
+
+
+@pytest.mark.parametrize("port", [-1, 512, 1 << 32])
+def test_ports_have_nine_bits(port: int) -> None:
+    """Others are refused, with what is allowed."""
+    with pytest.raises(BadInput, match="allowed are 0 to 511"):
+        check_front_panel(port)
+
+
+def test_a_port_map(tmp_path: Path) -> None:
+    """Lane 0 may be left out of a name."""
+    path = tmp_path / "ports.json"
+    path.write_text('{"1/0": 128, "1/1": 129, "12/0": 32}')
+    ports = PortMap.load(path)
+    assert [ports.device_port(name) for name in ("1/0", "1", "1/1", "12")] == [128, 128, 129, 32]
+    assert ports.name_of(129) == "1/1"
+    with pytest.raises(BadInput, match="not on this switch's port map"):
+        ports.name_of(5)
+    with pytest.raises(BadInput, match="there are 1/0, 1/1, 12/0"):
+        ports.device_port("2")
+
+
+@pytest.mark.parametrize(
+    ("ports", "why"),
+    [
+        ({"1": 128}, "write it as connector/lane, 1/0"),
+        ({"01/0": 128}, "1/0"),
+        ({"eth0": 128}, "as in 7/0"),
+        ({"1/0": "128"}, "must be an integer"),
+        ({"1/0": True}, "must be an integer"),
+        ({"1/0": 600}, "allowed are 0 to 511"),
+        ({"1/0": 196}, "no cable leads there"),
+        ({"1/0": 4, "2/0": 4}, "same device port 4"),
+    ],
+)
+def test_a_bad_port_map(ports: dict[str, int], why: str) -> None:
+    """Each mistake has its words."""
+    with pytest.raises(BadInput, match=why):
+        PortMap(ports)
+
+
+@given(st.text(max_size=8))
+def test_names_are_checked(name: str) -> None:
+    """Any text is a name in its one form, or an error."""
+    try:
+        assert canonical(canonical(name)) == canonical(name)
+    except BadInput as error:
+        assert "connector/lane" in str(error)
+
+
+def keeper_file(path: Path, **changes: object) -> Path:
+    """A keeper's configuration of a Tofino, with `changes`."""
+    hosts = [
+        {"address": "10.0.0.1", "mac": "02:00:00:00:00:01", "port": "1/0"},
+        {"address": "10.0.0.2", "mac": "02:00:00:00:00:02", "port": "2"},
+        {"address": "10.0.0.3", "mac": "02:00:00:00:00:03", "port": 144},
+    ]
+    fields = {
+        "schema": 1,
+        "socket": "keeper.sock",
+        "address": "192.0.2.1:9339",
+        "target": "tofino-stratum",
+        "device_id": 1,
+        "program": "tofino",
+        "switch_mac": "02:00:00:00:00:fe",
+        "hosts": hosts,
+        "ports": {"1/0": 128, "2/0": 136},
+        "placed": "job",
+        "slot": 1,
+        "row_base": 0,
+        "rows": 64,
+        "group_id": 1,
+        **changes,
+    }
+    path.write_text(json.dumps(fields))
+    return path
+
+
+def test_a_keeper_knows_ports_by_their_names(tmp_path: Path) -> None:
+    """The configuration of a Tofino names ports of the panel, or device ports."""
+    config = KeeperConfig.load(keeper_file(tmp_path / "keeper.json"))
+    assert [host.port for host in config.hosts] == [128, 136, 144]
+    config.save(tmp_path / "saved.json")
+    assert KeeperConfig.load(tmp_path / "saved.json") == config
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"ports": {}}, "not on this switch's port map"),
+        ({"ports": {"1/0": 68, "2/0": 136}}, "no cable leads there"),
+        ({"target": "tofino"}, "unknown target"),
+        ({"target": "soft", "ports": {"1/0": 0, "2/0": 2}}, "soft allows 1 to 510"),
+    ],
+)
+def test_a_keeper_refuses_ports_that_cannot_be(
+    tmp_path: Path, changes: dict[str, object], why: str
+) -> None:
+    """Before anything is sent to the switch."""
+    with pytest.raises(BadInput, match=why):
+        KeeperConfig.load(keeper_file(tmp_path / "keeper.json", **changes))
+
+
+def test_every_target_checks_ports() -> None:
+    """Ports of a v1model switch count from 1, device ports from 0."""
+    find_target("tofino-p4rt").check_ports([0, 128])
+    with pytest.raises(BadInput, match="port 0"):
+        find_target("bmv2").check_ports([0])
