@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from host_stack.codec import Index
 from host_stack.fixedpoint import IntArray, MaskArray
 
-MAX_SWEEPS = 4
-"""Passes over the row pairs; what is not level after these stays a packet longer."""
+PATIENCE = 3
+"""So many passes over the masks of row pairs may lower no lane before it is left at that."""
 
 
 @dataclass(frozen=True)
@@ -53,58 +53,78 @@ def nth_of_lane(lanes: NDArray[np.unsignedinteger], num_lanes: int) -> tuple[Ind
     return nth, int(per_lane.max(initial=0))
 
 
-def spread(load: IntArray, present: MaskArray, masks: IntArray) -> MaskArray:
+@dataclass(frozen=True)
+class Exchanges:
+    """Row pairs by their masks: which lanes exchange load over the keys of which pairs.
+
+    Attributes:
+        order: intp[m], the pairs, those of the same mask together.
+        starts: intp[g], where in `order` each mask begins.
+        groups: intp[m], the mask of each pair in `order`.
+        others: intp[g, L], the lane that each lane exchanges with.
+    """
+
+    order: Index
+    starts: Index
+    groups: Index
+    others: Index
+
+    @classmethod
+    def of(cls, masks: IntArray, lanes: int) -> Exchanges:
+        """Those of pairs with int64[m] masks; there is at least one."""
+        order = np.argsort(masks, kind="stable")
+        distinct, starts, groups = np.unique(masks[order], return_index=True, return_inverse=True)
+        return cls(order, starts, groups, np.arange(lanes) ^ distinct[:, np.newaxis])
+
+
+def spread(load: IntArray, present: MaskArray, exchanges: Exchanges) -> MaskArray:
     """Choose which keys with two cells use their second one, so that the fullest lane is low.
 
-    A key of pair i in lane l can use lane l ^ masks[i] instead. One pair after the other is gone
-    through, all of its lanes at once: a key leaves a lane that is above the ideal for one that
-    holds at least two fewer. Pairs that come first are used first, so that the second rows of the
-    last ones are often not touched at all, by any worker.
+    Two lanes whose keys may change to each other share their load evenly, as far as these keys
+    suffice; so it goes through the masks, which are as the dimensions of a hypercube (dimension
+    exchange: Cybenko, 1989). Of an odd difference the smaller part moves. From the second pass on
+    the larger part leaves a lane above the ideal: so what is too much moves on until it finds a
+    lane with room.
 
     Args:
         load: int64[L], keys of the push in each lane, all of them in their first cells.
-        present: bool[m, L], which keys of the m pairs are in the push, by their first lane.
-        masks: int64[m].
+        present: bool[m, L], which keys of the m pairs are in the push, by their first lane; pairs
+            in the order of `exchanges`.
+        exchanges: of the pairs.
 
     Returns:
         bool[m, L], the keys that use their second cell; a subset of `present`.
     """
-    first, second = present.copy(), np.zeros_like(present)
+    counts = np.cumsum(present, axis=0)
+    before: IntArray = counts[exchanges.starts] - present[exchanges.starts]
+    ends = np.append(exchanges.starts[1:], len(present)) - 1
+    leaving = _level(load, counts[ends] - before, exchanges.others)
+    moved: MaskArray = counts <= (before + leaving)[exchanges.groups]
+    return moved & present
+
+
+def _level(load: IntArray, movable: IntArray, others: Index) -> IntArray:
+    """How many of int64[g, L] movable keys leave each lane over each mask, int64[g, L]."""
     load = load.copy()
     ideal = ideal_packets(int(load.sum()), len(load))
-    others = np.arange(len(load)) ^ masks[:, np.newaxis]
-    for _ in range(MAX_SWEEPS):
-        stirred = False
-        for pair, other in enumerate(others):
-            if load.max() <= ideal:
-                return second
-            change = _step(load, other, first[pair], second[pair], ideal)
-            if change is not None:
-                load += change[other] - change
-                stirred = True
-        if not stirred:
-            break
-    return second
-
-
-def _step(
-    load: IntArray, other: IntArray, first: MaskArray, second: MaskArray, ideal: int
-) -> IntArray | None:
-    """Move keys of one pair; `first` and `second` (bool[L]) say which cell each uses, in place.
-
-    Returns int64[L], 1 for a key that left its first lane and -1 for one that came back to it, or
-    None if none did.
-    """
-    over = load > ideal
-    surplus = load - load[other]
-    leave = first & over & (surplus >= 2)
-    back = second & over[other] & (surplus <= -2)
-    if back.any():
-        # Two keys may leave one lane for the other: one from its first cell, one from its second.
-        leave &= ~back[other] | (surplus >= 4)
-    elif not leave.any():
-        return None
-    changed = leave | back
-    first ^= changed
-    second ^= changed
-    return leave.astype(np.int64) - back
+    leaving = np.zeros_like(movable)
+    arriving = np.take_along_axis(movable, others, axis=1)
+    order = [*range(len(others))]
+    lowest, waited = int(load.max()), 0
+    bound = lowest  # above which the larger part of an odd difference moves; no lane is at first
+    while lowest > ideal and waited < PATIENCE:
+        for mask in order:
+            theirs = load.take(others[mask])
+            surplus = load - theirs
+            above = np.maximum(load, theirs) > bound
+            half = (surplus + ((surplus > 0) == above)) >> 1
+            total = np.minimum(np.maximum(leaving[mask] + half, -arriving[mask]), movable[mask])
+            load -= total - leaving[mask]
+            leaving[mask] = total
+        # What is too much takes another way the next time.
+        order.append(order.pop(0))
+        bound = ideal
+        fullest = int(load.max())
+        waited = 0 if fullest < lowest else waited + 1
+        lowest = min(lowest, fullest)
+    return np.maximum(leaving, 0)

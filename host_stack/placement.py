@@ -15,12 +15,15 @@ from host_stack.errors import BadInput
 from host_stack.fixedpoint import IntArray, MaskArray
 from host_stack.layout import Layout
 from host_stack.npz import reading_npz, vector, whole
-from host_stack.packing import Packing, nth_of_lane, spread
+from host_stack.packing import Exchanges, Packing, nth_of_lane, spread
 
 Keys = NDArray[np.uint64]
 SCHEMA_VERSION = 2
 MAX_FILE_BYTES = 1 << 26
 """Of a placement file, unpacked: the largest layout, full, and each of its rows in a pair."""
+
+
+NO_PAIR = -1
 
 
 def _no_rows() -> IntArray:
@@ -158,22 +161,25 @@ class Placement:
 
     def _spread(self, lanes: NDArray[np.uint8], rows: IntArray) -> None:
         """Move keys of a push to their second cells, in place, where that levels the lanes."""
-        pairs = self._pair_of_row[rows]
-        at = np.flatnonzero(pairs >= 0)
-        pairs, first = pairs[at], lanes[at]
-        present = np.zeros((len(self.pairs), self.layout.lanes), np.bool_)
-        present[pairs, first] = True
         load = np.bincount(lanes, minlength=self.layout.lanes)
-        moved = spread(load, present, self.pairs.masks)[pairs, first]
-        at, pairs = at[moved], pairs[moved]
+        at = np.flatnonzero(self._place_of_row[rows] != NO_PAIR)
+        places, first = self._place_of_row[rows[at]], lanes[at]
+        present = np.zeros((len(self.pairs), self.layout.lanes), np.bool_)
+        present[places, first] = True
+        moved = spread(load, present, self._exchanges)[places, first]
+        at, pairs = at[moved], self._exchanges.order[places[moved]]
         lanes[at] ^= self.pairs.masks[pairs].astype(np.uint8)
         rows[at] = self.pairs.seconds[pairs]
 
     @cached_property
-    def _pair_of_row(self) -> NDArray[np.int64]:
-        """int64[rows in use]: the pair that a row is the first of, -1 for none."""
-        table = np.full(self.used_rows, -1, np.int64)
-        table[self.pairs.rows] = np.arange(len(self.pairs))
+    def _exchanges(self) -> Exchanges:
+        return Exchanges.of(self.pairs.masks, self.layout.lanes)
+
+    @cached_property
+    def _place_of_row(self) -> NDArray[np.int64]:
+        """int64[rows in use]: where in the order of exchanges the pair of a first row is."""
+        table = np.full(self.used_rows, NO_PAIR, np.int64)
+        table[self.pairs.rows[self._exchanges.order]] = np.arange(len(self.pairs))
         return table
 
     def exact_rows(self, rows: IntArray) -> MaskArray:

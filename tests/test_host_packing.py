@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from controller.placing.pairs import pair_rows
 from host_stack.layout import Layout
-from host_stack.packing import ideal_packets, nth_of_lane, spread
+from host_stack.packing import Exchanges, ideal_packets, nth_of_lane, spread
 from host_stack.placement import Placement, heat_based
 from tests.placements import LAYOUT, pushes_of
 
@@ -48,16 +48,18 @@ def test_nth_of_lane_by_hand() -> None:
 
 
 def test_spread_by_hand() -> None:
-    """Keys leave a lane above the ideal for emptier ones, those of the first pairs first."""
+    """Lanes share over masks, and of the pairs of a mask the first ones give."""
+    exchanges = Exchanges.of(np.array([1, 2, 1]), 4)
+    assert exchanges.order.tolist() == [0, 2, 1]
+    assert exchanges.others.tolist() == [[1, 0, 3, 2], [2, 3, 0, 1]]
     present = np.zeros((3, 4), np.bool_)
     present[:, 0] = True
-    masks = np.array([1, 2, 1])
     # Ideal are 2: lane 0 has two to give, lanes 1 and 2 take one each.
-    moved = spread(np.array([4, 1, 1, 2]), present, masks)
-    assert np.argwhere(moved).tolist() == [[0, 0], [1, 0]]
+    moved = spread(np.array([4, 1, 1, 2]), present, exchanges)
+    assert np.argwhere(moved).tolist() == [[0, 0], [2, 0]]
     # Level lanes are left alone, and keys that are not in the push do not move.
-    assert not spread(np.array([2, 2, 2, 2]), present, masks).any()
-    assert not spread(np.array([4, 1, 1, 2]), np.zeros_like(present), masks).any()
+    assert not spread(np.array([2, 2, 2, 2]), present, exchanges).any()
+    assert not spread(np.array([4, 1, 1, 2]), np.zeros_like(present), exchanges).any()
 
 
 def test_spread_goes_through_other_lanes() -> None:
@@ -65,7 +67,7 @@ def test_spread_goes_through_other_lanes() -> None:
     present = np.zeros((2, 4), np.bool_)
     present[0, 0] = present[1, 1] = True
     # Lane 0 reaches lane 1 alone, and lane 1 lane 3, which is empty.
-    moved = spread(np.array([4, 2, 2, 0]), present, np.array([1, 2]))
+    moved = spread(np.array([4, 2, 2, 0]), present, Exchanges.of(np.array([1, 2]), 4))
     assert moved.tolist() == present.tolist()
 
 
