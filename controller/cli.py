@@ -26,6 +26,7 @@ from mininet_topos.faults import FaultPlan
 from mininet_topos.options import MODES, RunOptions
 from mininet_topos.outcome import audit_lines, fault_lines, scale_lines
 from mininet_topos.runner import run as run_experiment
+from planner.cli import app as plan_app
 from workloads.datasets import KNOWN
 from workloads.models import KNOWN as MODELS
 from workloads.models import default_model
@@ -59,6 +60,7 @@ app.command()(identify)
 app.command()(status)
 app.command()(completion)
 app.add_typer(bench_app, name="bench")
+app.add_typer(plan_app, name="plan")
 app.command("place")(place_keys)
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.description import ASSUMED_DEVICE
 from planner.errors import PlanError
 from planner.layers import BACKWARD_PER_FORWARD, VALUE_BYTES, Layer, Model
 from planner.models import make_model
@@ -17,7 +18,8 @@ from planner.units import above_0
 PUBLISHED_ITERATION_S: Mapping[str, float] = MappingProxyType(
     {"resnet50": 0.128086, "resnet101": 0.192006, "vgg16": 0.194524}
 )
-"""Of one V100, 32 images, as the what-if study (NetAI 2020) has them."""
+"""Of one V100, as the what-if study (NetAI 2020) has them."""
+PUBLISHED_BATCH = 32
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,7 @@ def measured_profile(
     if iteration_s is not None:
         iteration = Iteration(iteration_s, "measured")
     elif (known := recognise(size_bytes)) is not None:
-        iteration = Iteration(
-            PUBLISHED_ITERATION_S[known], f"published for {known}, 32 images on a V100"
-        )
+        iteration = _published(known)
     else:
         share = BACKWARD_PER_FORWARD / (1 + BACKWARD_PER_FORWARD)
         iteration = Iteration(
@@ -104,6 +104,11 @@ def measured_profile(
             "estimated: a forward pass takes half as long as the backward pass",
         )
     return Profile(name, wait_s, size_bytes, iteration)
+
+
+def _published(name: str) -> Iteration:
+    source = f"published for {name}, {PUBLISHED_BATCH} images on a V100"
+    return Iteration(PUBLISHED_ITERATION_S[name], source)
 
 
 def recognise(size_bytes: NDArray[np.int64]) -> str | None:
@@ -117,18 +122,24 @@ def recognise(size_bytes: NDArray[np.int64]) -> str | None:
 
 
 def model_profile(
-    model: Model, batch: int, flops_per_s: float, iteration_s: float | None = None
+    model: Model, batch: int, flops_per_s: float | None = None, iteration_s: float | None = None
 ) -> Profile:
     """A profile of a layer table, whose times come from the operations of its layers.
 
-    A layer's gradients are ready together, when its backward pass ends. With `iteration_s`
-    passes take their shares of this time; `flops_per_s` then plays no part.
+    A layer's gradients are ready together, when its backward pass ends; a backward pass takes
+    twice as long as a forward pass. What an iteration takes is, in this order: given, what
+    follows from `flops_per_s`, published, or what an assumed device would take.
     """
-    forward_s = model.flops * batch / above_0("operations a second", flops_per_s)
-    source = f"estimated: {model.flops * batch:.3g} operations forward at {flops_per_s:.3g}/s"
-    iteration = Iteration(forward_s * (1 + BACKWARD_PER_FORWARD), source)
     if iteration_s is not None:
-        iteration = Iteration(iteration_s, "given")
+        iteration = Iteration(above_0("time of an iteration", iteration_s), "given")
+    elif flops_per_s is None and model.name in PUBLISHED_ITERATION_S and batch == PUBLISHED_BATCH:
+        iteration = _published(model.name)
+    else:
+        rate = above_0("operations a second", flops_per_s or ASSUMED_DEVICE.flops_per_s)
+        iteration = Iteration(
+            model.flops * batch / rate * (1 + BACKWARD_PER_FORWARD),
+            f"estimated: {model.flops * batch:.3g} operations forward at {rate:.3g} a second",
+        )
     second_per_flop = iteration.seconds / (1 + BACKWARD_PER_FORWARD) / max(model.flops, 1.0)
     waits, sizes, waited = [], [], 0.0
     for layer in reversed(model.layers):

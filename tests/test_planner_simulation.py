@@ -42,7 +42,7 @@ def test_fusion_waits_for_time_or_size_and_sends_the_rest():
 
 
 def test_a_ring_of_two_costs_what_the_formula_says():
-    """2·8·S·(N−1)/(N·rate·ratio) and one addition of half a message; sent at the end of the pass."""
+    """2·8·S·(N−1)/(N·rate·ratio) and one addition of half a message, when the pass has ended."""
     job = Job(profile_of([10], [1_000_000]), scheme=Scheme(adds=ADDS))
     found = overhead_s(job, job.conditions(1e9, 2, 2.0))
     assert float(found) == pytest.approx(2 * 8e6 / (2 * 1e9 * 2) + 1e-5 + 500_000 * 3.99e-12)

@@ -1,0 +1,20 @@
+"""The commands `libra plan …`."""
+
+from __future__ import annotations
+
+import typer
+
+from planner.cli_whatif import whatif
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Is the network the bottleneck of a job, and what would remove it?",
+)
+
+
+@app.callback()
+def _plan() -> None:
+    """Say whether the network is the bottleneck of a job, and what would remove it."""
+
+
+app.command()(whatif)

@@ -1,0 +1,118 @@
+"""Plots of the planner, in the style of a run's report, as PNG files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from mininet_topos.plot_style import COLOURS, DPI, INK, grid, style
+from planner.question import Answer
+from planner.sweeping import Sweep
+from planner.units import rate_text
+
+MAX_CURVES = len(COLOURS)
+
+
+def draw_answer(answer: Answer, path: Path) -> None:
+    """Draw when messages are ready and pass, and the scaling factor of each scheme."""
+    passed, profile = answer.passage, answer.question.job.profile
+    with style():
+        figure, axes = grid(1, 2, 3.4, width_ratios=[1.7, 1])
+        panel, bars = axes[0]
+        rows = np.arange(len(passed.messages))
+        ready_ms, begin_ms, end_ms = (
+            1e3 * np.asarray(each)
+            for each in (passed.messages.ready_s, passed.begin_s, passed.end_s)
+        )
+        panel.barh(rows, begin_ms - ready_ms, left=ready_ms, color="#C9CED6", label="waits")
+        panel.barh(rows, end_ms - begin_ms, left=begin_ms, color=COLOURS[0], label="passes")
+        panel.axvline(1e3 * profile.backward_s, color=INK, lw=1.2, ls="--")
+        panel.text(1e3 * profile.backward_s, -0.9, " end of the backward pass", fontsize=8)
+        panel.invert_yaxis()
+        panel.set_xlim(left=0)
+        panel.set_ylabel("message")
+        panel.set_xlabel("time since the backward pass began (ms)")
+        panel.set_title("messages")
+        panel.grid(axis="y", visible=False)
+        panel.legend(loc="upper right")
+        _draw_schemes(bars, answer)
+        _save(figure, path)
+
+
+def _draw_schemes(panel: Any, answer: Answer) -> None:
+    names = list(answer.schemes)
+    chosen = answer.question.job.scheme.name
+    colours = [COLOURS[0] if name == chosen else "#9aa5b1" for name in names]
+    drawn = panel.barh(range(len(names)), list(answer.schemes.values()), color=colours)
+    panel.bar_label(drawn, [f"{value:.3f}" for value in answer.schemes.values()], padding=3)
+    panel.set_yticks(range(len(names)), names)
+    panel.invert_yaxis()
+    panel.axvline(answer.question.target, color=INK, lw=1.2, ls="--", zorder=0)
+    panel.set_xlim(0, 1.18)
+    panel.set_xlabel("scaling factor")
+    panel.set_title("schemes")
+    panel.grid(axis="y", visible=False)
+
+
+def draw_sweep(sweep: Sweep, target: float, path: Path) -> None:
+    """Draw scaling factors against the axis with most values, a curve for each of the others.
+
+    Of more than `MAX_CURVES` curves those are drawn that are spread evenly over all.
+    """
+    columns = {
+        "link rate (bit/s)": sweep.rate_bps,
+        "workers": sweep.workers,
+        "utilisation": sweep.utilization,
+        "compression": sweep.ratio,
+    }
+    # The utilisation of a curve follows from the rate, and is no axis then.
+    sizes = {name: len(np.unique(column)) for name, column in columns.items()}
+    if len(sweep) < np.prod([float(size) for size in sizes.values()]):
+        del columns["utilisation"]
+    along = max(columns, key=lambda name: sizes[name])
+    others = {name: column for name, column in columns.items() if name != along}
+    stacked = np.stack([np.asarray(column, np.float64) for column in others.values()], axis=1)
+    curves = np.unique(stacked, axis=0)
+    picked = np.unique(np.linspace(0, len(curves) - 1, MAX_CURVES).astype(int))
+    with style():
+        figure, axes = grid(1, 1, 3.6)
+        panel = axes[0][0]
+        for colour, curve in zip(COLOURS, curves[picked], strict=False):
+            mine = (stacked == curve).all(axis=1)
+            order = np.argsort(columns[along][mine], kind="stable")
+            label = _curve_label(dict(zip(others, curve.tolist(), strict=True)), sizes)
+            panel.plot(
+                columns[along][mine][order],
+                sweep.scaling_factor[mine][order],
+                color=colour,
+                lw=1.8,
+                marker="." if mine.sum() < 30 else "",
+                label=label,
+            )
+        panel.axhline(target, color=INK, lw=1, ls="--")
+        panel.set_xscale("log" if sizes[along] > 2 else "linear")
+        panel.set_ylim(0, 1.03)
+        panel.set_xlabel(along)
+        panel.set_ylabel("scaling factor")
+        if along.startswith("link"):
+            panel.xaxis.set_major_formatter(EngFormatter(unit="bit/s"))
+        if len(picked) > 1:
+            panel.legend(loc="best")
+        _save(figure, path)
+
+
+def _curve_label(values: dict[str, float], sizes: dict[str, int]) -> str:
+    parts = []
+    for name, value in values.items():
+        if sizes[name] > 1:
+            shown = rate_text(value) if name.startswith("link") else f"{name} {value:.3g}"
+            parts.append(shown)
+    return ", ".join(parts)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    figure.savefig(path, dpi=DPI, facecolor="white")

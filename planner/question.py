@@ -1,0 +1,201 @@
+"""A what-if question at one point, and its answer in figures and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.collectives import SCHEMES
+from planner.reach import smallest_coverage, smallest_rate_bps, smallest_ratio
+from planner.simulation import Job, Passage, passage, scaling_factor
+from planner.units import rate_text
+
+TARGET = 0.95
+"""A scaling factor below which the network is called the bottleneck."""
+_ENDLESS_BPS = 1e18
+
+
+@dataclass(frozen=True)
+class Question:
+    """A job on some links.
+
+    Attributes:
+        job: its profile and how it communicates.
+        rate_bps: of the links.
+        workers: N.
+        ratio: of compression.
+        target: the scaling factor that would do.
+    """
+
+    job: Job
+    rate_bps: float
+    workers: int
+    ratio: float = 1.0
+    target: float = TARGET
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What was found.
+
+    Attributes:
+        question: that was asked.
+        passage: how the messages of an iteration pass.
+        utilization: what the transport reaches of the rate.
+        without_network: scaling factor if links took no time: what additions alone cost.
+        schemes: scaling factor with each scheme, everything else being the same.
+        ratio: the least compression ratio that reaches the target, None if none does.
+        rate_bps: the least link rate that does.
+        coverage: the least share of hot gradients with which Libra does.
+        libra_best: scaling factor of Libra if all gradients are hot.
+    """
+
+    question: Question
+    passage: Passage
+    utilization: float
+    without_network: float
+    schemes: Mapping[str, float]
+    ratio: float | None
+    rate_bps: float | None
+    coverage: float | None
+    libra_best: float
+
+    @property
+    def is_bottleneck(self) -> bool:
+        """Whether the job misses the target."""
+        return self.passage.scaling_factor < self.question.target
+
+
+def ask(question: Question) -> Answer:
+    """Answer a question.
+
+    Raises `PlanError` for workers, ratios and targets outside of what is allowed.
+    """
+    job, rate, workers = question.job, question.rate_bps, question.workers
+    at = job.conditions(rate, workers, question.ratio)
+    endless = replace(at, goodput_bps=_ENDLESS_BPS, server_goodput_bps=_ENDLESS_BPS)
+    all_hot = replace(job.scheme, name="libra", hot_cold=job.scheme.hot_cold.covering(1.0))
+    uncompressed = job.conditions(rate, workers)
+    return Answer(
+        question=question,
+        passage=passage(job, at),
+        utilization=float(job.transport.goodput(rate)) / rate,
+        without_network=float(scaling_factor(job, endless)),
+        schemes={
+            name: float(scaling_factor(job, at, replace(job.scheme, name=name))) for name in SCHEMES
+        },
+        ratio=smallest_ratio(job, rate, workers, question.target),
+        rate_bps=smallest_rate_bps(job, workers, question.ratio, question.target),
+        coverage=smallest_coverage(job, job.scheme, rate, workers, question.target),
+        libra_best=float(scaling_factor(job, uncompressed, all_hot)),
+    )
+
+
+def as_fields(answer: Answer) -> dict[str, Any]:
+    """The answer for JSON; fields are documented in docs/plan.md."""
+    question, passed = answer.question, answer.passage
+    job, messages = question.job, passed.messages
+    return {
+        "profile": job.profile.name,
+        "scheme": job.scheme.name,
+        "bandwidth_bps": question.rate_bps,
+        "workers": question.workers,
+        "compression": question.ratio,
+        "utilization": answer.utilization,
+        "utilization_source": job.transport.source,
+        "iteration_s": job.profile.iteration.seconds,
+        "iteration_source": job.profile.iteration.source,
+        "additions_source": job.scheme.adds.source,
+        "backward_s": job.profile.backward_s,
+        "gradient_bytes": job.profile.total_bytes,
+        "scaling_factor": passed.scaling_factor,
+        "overhead_s": passed.overhead_s,
+        "messages": len(messages),
+        "first_flush_bytes": int(messages.size_bytes[0]),
+        "first_flush_s": float(messages.ready_s[0]),
+        "passage": {
+            "size_bytes": messages.size_bytes.astype(int).tolist(),
+            "ready_s": messages.ready_s.tolist(),
+            "begin_s": passed.begin_s.tolist(),
+            "end_s": passed.end_s.tolist(),
+        },
+        "scaling_factor_without_network": answer.without_network,
+        "schemes": dict(answer.schemes),
+        "target": question.target,
+        "bottleneck": answer.is_bottleneck,
+        "needed": {
+            "compression": answer.ratio,
+            "bandwidth_bps": answer.rate_bps,
+            "hot_coverage": answer.coverage,
+        },
+        "libra_all_hot": answer.libra_best,
+        "answer": in_words(answer),
+    }
+
+
+def in_words(answer: Answer) -> list[str]:
+    """The answer in sentences."""
+    question, passed = answer.question, answer.passage
+    alone_ms = question.job.profile.iteration.seconds * 1e3
+    squeezed = f", gradients compressed {question.ratio:g}×" if question.ratio > 1 else ""
+    lines = [
+        f"At {rate_text(question.rate_bps)} with {_count(question.workers, 'worker')} "
+        f"({question.job.scheme.name}{squeezed}) the scaling factor is "
+        f"{passed.scaling_factor:.4f}: an iteration of {alone_ms:.1f} ms takes "
+        f"{passed.overhead_s * 1e3:.1f} ms more.",
+        _verdict(answer),
+    ]
+    if answer.is_bottleneck:
+        lines += [_remedies(answer), _libra(answer)]
+    return lines
+
+
+def _verdict(answer: Answer) -> str:
+    target = answer.question.target
+    if not answer.is_bottleneck:
+        return f"The network is no bottleneck: {target:g} is reached."
+    if answer.without_network < target:
+        return (
+            f"The network is not all: with endless links it would be {answer.without_network:.4f}, "
+            f"below {target:g}, because sums take their time too."
+        )
+    full = ""
+    if answer.utilization < 0.99:
+        full = f", of which the transport fills {answer.utilization:.0%},"
+    return f"The links{full} are the bottleneck: {target:g} is missed."
+
+
+def _remedies(answer: Answer) -> str:
+    ways = []
+    if answer.ratio is not None:
+        ways.append(f"{answer.ratio:.3g}× compression")
+    if answer.rate_bps is not None:
+        ways.append(f"links of {rate_text(answer.rate_bps)}")
+    others = {
+        name: factor
+        for name, factor in answer.schemes.items()
+        if factor >= answer.question.target
+        and name not in ("libra", answer.question.job.scheme.name)
+    }
+    ways += [f"the scheme {name}" for name in others]
+    if not ways:
+        return "Neither compression, faster links nor another scheme reaches it."
+    return f"{answer.question.target:g} is reached by {', or '.join(ways)}."
+
+
+def _libra(answer: Answer) -> str:
+    scheme = answer.question.job.scheme
+    servers = _count(scheme.servers, "server")
+    if answer.coverage is None:
+        return (
+            f"Libra with {servers} does not reach it: {answer.libra_best:.4f} if all gradients "
+            "are hot."
+        )
+    return (
+        f"Libra with {servers} reaches it with {answer.coverage:.1%} of the gradients hot, or more."
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("s" if number != 1 else "")
