@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ BUILD_DIR = SOURCE_DIR / "build"
 
 PROGRAMS = {"libra": 32, "libra64": 64}
 """Name of an artifact and its LANES."""
+
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
 class StaleArtifact(LibraError):
@@ -90,15 +93,23 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def source_files() -> list[Path]:
-    """The P4 sources, in a fixed order."""
-    return sorted([*SOURCE_DIR.glob("*.p4"), *(SOURCE_DIR / "include").glob("*.p4")])
+def source_files(program: str = "libra.p4") -> list[Path]:
+    """The P4 sources of a program, in a fixed order: its main file and all that it includes."""
+    found: set[Path] = set()
+    waiting = [SOURCE_DIR / program]
+    while waiting:
+        path = waiting.pop()
+        if path.is_file() and path not in found:
+            found.add(path)
+            included = _INCLUDE.findall(path.read_text())
+            waiting += [(path.parent / name).resolve() for name in included]
+    return sorted(found)
 
 
-def sources_sha256() -> str:
-    """One hash of all P4 sources: their names and contents."""
+def sources_sha256(program: str = "libra.p4") -> str:
+    """One hash of all P4 sources of a program: their names and contents."""
     digest = hashlib.sha256()
-    for path in source_files():
+    for path in source_files(program):
         digest.update(path.relative_to(SOURCE_DIR).as_posix().encode() + b"\0")
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()

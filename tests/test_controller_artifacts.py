@@ -39,7 +39,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small source folder in the place of the real one."""
     folder = tmp_path / "p4src"
     (folder / "include").mkdir(parents=True)
-    (folder / "libra.p4").write_text("#include <v1model.p4>\n")
+    (folder / "libra.p4").write_text('#include <v1model.p4>\n#include "include/lane.p4"\n')
     (folder / "include" / "lane.p4").write_text("control Lane() { }\n")
     monkeypatch.setattr(module, "SOURCE_DIR", folder)
     return folder
@@ -106,6 +106,7 @@ def test_stale_sources(change: str, tmp_path: Path, sources: Path) -> None:
     if change == "edit":
         lane.write_text("control Lane() {  }\n")
     elif change == "add":
+        lane.write_text('#include "more.p4"\n' + lane.read_text())
         (sources / "include" / "more.p4").write_text("")
     elif change == "remove":
         lane.unlink()
@@ -120,6 +121,7 @@ def test_what_is_no_source_does_not_matter(tmp_path: Path, sources: Path) -> Non
     artifact = Artifact.load("libra", committed(tmp_path))
     (sources / "README.md").write_text("words")
     (sources / "include" / "lane.p4~").write_text("an editor's copy")
+    (sources / "include" / "other.p4").write_text("of another program")
     artifact.require_current()
 
 
@@ -127,7 +129,8 @@ def test_contents_do_not_move_between_files(sources: Path) -> None:
     """The hash covers names and limits of files, not only their joint contents."""
     before = sources_sha256()
     (sources / "include" / "lane.p4").write_text("")
-    (sources / "libra.p4").write_text("control Lane() { }\n#include <v1model.p4>\n")
+    program = 'control Lane() { }\n#include <v1model.p4>\n#include "include/lane.p4"\n'
+    (sources / "libra.p4").write_text(program)
     assert sources_sha256() != before
 
 
