@@ -11,7 +11,7 @@ TARGET ?=
 RUN_OPTIONS := $(if $(TARGET),--target $(TARGET)) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run bench test shell fuzz lint p4 clean root
+.PHONY: help run bench test torch shell fuzz lint p4 clean root
 
 help: ## list the targets
 	@echo 'Libra: in-network aggregation of the hot parameters of sparse models'
@@ -40,6 +40,9 @@ test: $(STAMP) ## run all tests that this machine allows; the others are skipped
 	@setup/packages.sh --optional emulation compiler
 	@setup/shell_venv.sh --optional $(SHELL_VENV)
 	@setup/test.sh $(ARGS)
+
+torch: $(STAMP) ## add PyTorch, for host_stack.torch, `libra run --framework torch` and their tests
+	@setup/torch.sh $(VENV)
 
 shell: $(STAMP) ## open p4runtime-shell on a running switch
 	@setup/shell.sh $(SHELL_VENV)

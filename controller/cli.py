@@ -31,6 +31,7 @@ from workloads.datasets import KNOWN
 from workloads.models import KNOWN as MODELS
 from workloads.models import default_model
 from workloads.optimizers import OPTIMIZERS
+from workloads.training import FRAMEWORKS
 
 app = typer.Typer(
     add_completion=True,
@@ -152,6 +153,13 @@ def run(
             help="Give hosts a second path, which they take while the switch is down.",
         ),
     ] = False,
+    framework: Annotated[
+        str,
+        typer.Option(
+            help=f"What workers compute with: {', '.join(FRAMEWORKS)}. torch: model dlrm, its "
+            "dense part by all-reduce; see docs/pytorch.md."
+        ),
+    ] = DEFAULTS.framework,
     out: Annotated[Path, typer.Option(help="Folder of results.")] = DEFAULTS.out,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Also write run.json to this file.")
@@ -188,6 +196,7 @@ def run(
         audit=audit,
         backup_path=backup_path,
         change_hot_set=change_hot_set,
+        framework=framework,
         out=out,
     )
     console = Console()

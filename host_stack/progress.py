@@ -164,8 +164,8 @@ class Progress:
         self._close_what_is_due(now)
         going = [rank for rank in sorted(self._waiting) if self._advance(rank)]
         self._waiting.difference_update(going)
-        if self._waiting:
-            # Whoever has to wait needs a commit.
+        if not all(map(self._has_ended, self._waiting)):
+            # Whoever has to wait needs a commit, unless it waits for the others to end.
             self._open[self.round].closing = True
         return going
 

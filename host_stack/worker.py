@@ -153,6 +153,21 @@ class Worker:
         self._updates.fetched(np.arange(self._placement.used_rows), expected - 1)
         self.is_current = self._is_complete = True
 
+    def pull(self, keys: Keys) -> None:
+        """Get the cold keys among uint64[n] `keys`, sorted and unique, as they are now.
+
+        The hot ones are there while `is_current`. Under BSP, between two steps.
+
+        Raises:
+            Moved: the server goes on at another step, or in another incarnation.
+            PushFailed: the server does not answer.
+        """
+        try:
+            self._pull(self._cold_of(keys), self._committed)
+        except Moved as moved:
+            self._adopt(moved)
+            raise
+
     def push_round(
         self, step: int, keys: Keys, gradients: FloatArray, next_keys: Keys
     ) -> RoundTimes:

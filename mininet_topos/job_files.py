@@ -108,6 +108,7 @@ class JobFiles:
             checkpoint_every=options.checkpoint_every,
             consistency=options.consistency,
             audit=options.audit,
+            framework=options.framework,
         )
 
     def keeper(self, socket: Path) -> KeeperConfig:

@@ -12,12 +12,14 @@ from typing import Self
 
 from mininet_topos.processes import OnEvent, SupervisedProcess
 from mininet_topos.star import StarNetwork
+from workloads.training import FRAMEWORKS
 
 CONTROLLER = "controller"
 SERVER = "server"
 SCHEDULER = "scheduler"
 SWITCH = "switch"
 SCHEDULER_PORT = 9700
+TORCH_PORT = 29500
 
 
 def worker_name(rank: int) -> str:
@@ -39,6 +41,7 @@ class JobProcesses:
         folder: Path,
         on_event: OnEvent,
         holds: Mapping[str, Sequence[str]],
+        framework: str = FRAMEWORKS[0],
     ) -> None:
         """Of a job whose files are in `folder`; `holds` are points at which processes wait."""
         topology = network.topology
@@ -46,6 +49,7 @@ class JobProcesses:
         self._folder = folder
         self._on_event = on_event
         self._holds = holds
+        self._framework = framework
         self._hosts = {SERVER: topology.server_hosts[0]} | {
             worker_name(host.rank): host for host in topology.worker_hosts
         }
@@ -138,6 +142,16 @@ class JobProcesses:
         if name == SERVER:
             resume = ["--resume"] if again else []
             return ["workloads.train_server", folder, str(self.socket), *resume, *holds]
-        rejoin = ["--rejoin"] if again else []
         rank = str(self._hosts[name].rank)
+        if self._framework == "torch":
+            return [*self._torchrun(rank), "-m", "workloads.train_torch", folder]
+        rejoin = ["--rejoin"] if again else []
         return ["workloads.train_worker", folder, rank, *rejoin, *holds]
+
+    def _torchrun(self, rank: str) -> list[str]:
+        """Torchrun on one host of the workers: a process there, which meets those of the others."""
+        return [
+            *("torch.distributed.run", "--nnodes", str(len(self.workers)), "--node-rank", rank),
+            *("--nproc-per-node", "1", "--master-addr", self._hosts[self.workers[0]].ip),
+            *("--master-port", str(TORCH_PORT)),
+        ]

@@ -81,7 +81,9 @@ class ModeRun:
         folder.mkdir(parents=True)
         with ExitStack() as stack:
             network = stack.enter_context(StarNetwork(self._topology, folder))
-            job = JobProcesses(network, folder, self._events.put, self._faults.holds())
+            job = JobProcesses(
+                network, folder, self._events.put, self._faults.holds(), self._options.framework
+            )
             stack.enter_context(job)
             self.files.write(num_keys, job.socket)
             self._start(job)

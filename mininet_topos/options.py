@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from host_stack.connect import TRANSPORTS
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import MAX_ROUND, MAX_WORKERS
-from host_stack.progress import Consistency
+from host_stack.progress import BSP, Consistency
 from mininet_topos.faults import FaultPlan
 from mininet_topos.shaping import LinkShape
 from workloads.optimizers import make_optimizer
+from workloads.training import FRAMEWORKS
 
 MODES = ("libra", "server-only", "fallback")
 
@@ -42,6 +44,7 @@ class RunOptions:
         audit: record what is pushed and committed, and check it.
         backup_path: hosts have a second path, around the switch.
         change_hot_set: round at whose beginning other keys become hot; None for never.
+        framework: what the workers compute with; of `FRAMEWORKS`.
         faults: what goes wrong; see `faults_of`.
         out: folder of results.
     """
@@ -69,6 +72,7 @@ class RunOptions:
     audit: bool = False
     backup_path: bool = False
     change_hot_set: int | None = None
+    framework: str = FRAMEWORKS[0]
     faults: FaultPlan = field(default_factory=FaultPlan)
     out: Path = Path("out")
 
@@ -98,12 +102,28 @@ class RunOptions:
             check_fraction_bits(self.fraction_bits)
         if not 0 < self.sample <= 1:
             raise BadInput(f"sample {self.sample}: allowed are shares above 0, up to 1")
+        if self.framework != FRAMEWORKS[0]:
+            self._check_torch()
         self.faults.check(
             workers=self.workers,
             rounds=self.rounds,
             target=self.target,
             backup=self.backup_path,
         )
+
+    def _check_torch(self) -> None:
+        _one_of("framework", self.framework, FRAMEWORKS)
+        if Consistency.parse(self.consistency) != BSP:
+            raise BadInput(
+                f"consistency {self.consistency}: workers with PyTorch keep in step, bsp"
+            )
+        hit = [f"{fault.action}={fault.target}" for fault in self.faults.faults]
+        if any(not each.endswith("=switch") for each in hit):
+            raise BadInput(
+                f"{', '.join(hit)}: with PyTorch a run can lose its switch, and packets; a worker "
+                "or server that is gone ends torch.distributed"
+            )
+        importlib.import_module("host_stack.torch")  # says so if PyTorch is missing
 
     def faults_of(self, mode: str) -> FaultPlan:
         """The faults of one mode: server-only stays without, to compare with, unless alone."""

@@ -25,6 +25,7 @@ from mininet_topos.summary import summarize
 from mininet_topos.tools import NETWORK_TOOLS, require_tools
 from softswitch.dataplane import DataPlane
 from softswitch.errors import SoftSwitchError
+from workloads.training import open_workload
 from workloads.workload import Workload
 
 MIN_DESCRIPTORS = 256
@@ -41,7 +42,8 @@ def run(options: RunOptions, say: Callable[[str], None]) -> tuple[dict[str, Any]
     allow_descriptors()
     artifact = Artifact.load(program_with(options.lanes))
     artifact.require_current()
-    workload = Workload.open(
+    workload = open_workload(
+        options.framework,
         options.dataset,
         str(options.model),
         seed=options.seed,

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import platform
 import statistics
+from collections.abc import Iterator
 from datetime import datetime
 from importlib import metadata
 from typing import Any
 
+import numpy as np
+
 from controller.artifacts import Artifact
+from host_stack.fixedpoint import FloatArray
 from host_stack.progress import BSP, Consistency
 from mininet_topos.mode import ModeResult
 from mininet_topos.options import RunOptions
 from mininet_topos.outcome import outcome
 from mininet_topos.plan import Plan
 from workloads.snapshots import Snapshots
+from workloads.table_part import TablePart
+from workloads.train_server import model_sha256
+from workloads.training import DENSE_FOLDER
 from workloads.workload import Workload
 
 SCHEMA = 1
@@ -46,6 +53,7 @@ def summarize(
         "target": options.target,
         "dataset": options.dataset,
         "model": options.model,
+        "framework": options.framework,
         "optimizer": options.optimizer,
         "workers": options.workers,
         "rounds": options.rounds,
@@ -98,7 +106,7 @@ def mode_summary(
     commits = [result.commits[round_] for round_ in sorted(result.commits)]
     links = {names[host]: counters for host, counters in result.traffic.items()}
     return {
-        "model_sha256": result.server_done["model_sha256"],
+        "model_sha256": _model_sha256(result, workload),
         "round_s": round_s,
         "round_s_median": statistics.median(round_s),
         "phases_s": phases,
@@ -117,6 +125,7 @@ def mode_summary(
             name: {"to_switch": link.to_switch.drops, "from_switch": link.to_host.drops}
             for name, link in links.items()
         },
+        "loss": [statistics.fmean(worker["loss"] for worker in round_) for round_ in rounds],
         "quality": quality(result, workload, round_s, in_step=in_step),
         "switch_answers": all(result.switch_answers),
         "counters": result.reasons,
@@ -135,6 +144,14 @@ def mode_summary(
     }
 
 
+def _model_sha256(result: ModeResult, workload: Workload) -> str:
+    """The hash of the trained model, of all of its parameters."""
+    if not isinstance(workload.model, TablePart):
+        return str(result.server_done["model_sha256"])
+    *_, (_, parameters) = models(result, workload)
+    return model_sha256(parameters)
+
+
 def _round_s(worker: dict[str, Any]) -> float:
     """Seconds of a round at a worker."""
     return float(sum(worker[f"{phase}_s"] for phase in PHASES))
@@ -144,14 +161,13 @@ def quality(
     result: ModeResult, workload: Workload, round_s: list[float], *, in_step: bool = True
 ) -> dict[str, Any]:
     """The metrics of the snapshots of the model, measured on the test part."""
-    snapshots = Snapshots(result.folder / "snapshots").load()
     at_s = {rounds: at_s for at_s, rounds in result.timeline}
 
     def elapsed_s(rounds: int) -> float:
         # Under BSP the seconds of rounds add up; otherwise a round is not a step of the workers.
         return sum(round_s[:rounds]) if in_step else at_s.get(rounds, 0.0)
 
-    measured = {rounds: workload.evaluate(model) for rounds, model in snapshots}
+    measured = {rounds: workload.evaluate(model) for rounds, model in models(result, workload)}
     return {
         "round": list(measured),
         "elapsed_s": [elapsed_s(rounds) for rounds in measured],
@@ -160,6 +176,20 @@ def quality(
             for name in next(iter(measured.values()))
         },
     }
+
+
+def models(result: ModeResult, workload: Workload) -> Iterator[tuple[int, FloatArray]]:
+    """(rounds, parameters) of each snapshot of the whole model.
+
+    Of a framework's model the server has the tables, and a worker kept the rest.
+    """
+    at_server = Snapshots(result.folder / "snapshots").load()
+    if not isinstance(workload.model, TablePart):
+        yield from at_server
+        return
+    dense = dict(Snapshots(result.folder / DENSE_FOLDER).load())
+    for rounds, tables in at_server:
+        yield rounds, np.concatenate([tables, dense[rounds]])
 
 
 def packets_per_push(rounds: list[list[dict[str, Any]]], lanes: int) -> dict[str, float] | None:

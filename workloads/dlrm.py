@@ -75,14 +75,14 @@ class EmbeddingModel:
         self.dim = dim
         self.hidden = hidden
         self.fields = len(field_starts) - 1
-        self._starts = field_starts
+        self.field_starts = field_starts
         self._pairs = np.triu_indices(self.fields, 1)
         self.inputs = self.fields * dim + len(self._pairs[0])
         self.num_dense = (self.inputs + 1) * hidden + hidden + 1
         self.num_keys = num_features * dim + self.num_dense
         self._loss = loss
         self._initial_bias = initial_bias
-        self._l2 = l2
+        self.l2 = l2
         self._init_scale = init_scale
 
     def initial_params(self, seed: int) -> Float32Array:
@@ -139,7 +139,7 @@ class EmbeddingModel:
         gradient = np.empty_like(params)
         by_field = self._backward(passed, dense, slopes, self._dense(gradient))
         values = batch.values.astype(params.dtype)[:, np.newaxis]
-        penalty = params.dtype.type(self._l2 / len(batch))
+        penalty = params.dtype.type(self.l2 / len(batch))
         terms = by_field.reshape(-1, self.dim)[slots] * values + penalty * rows
         gradient[: -self.num_dense] = sums_by_index(index, terms, len(features)).ravel()
         loss = float(self._loss.value(passed.scores, labels).sum() / len(batch))
@@ -171,7 +171,7 @@ class EmbeddingModel:
 
     def _slots(self, batch: Examples) -> Int64Array:
         """Return the example and field of each pair as one number, int64[nnz]."""
-        field = np.searchsorted(self._starts, batch.features, side="right") - 1
+        field = np.searchsorted(self.field_starts, batch.features, side="right") - 1
         return batch.row_of_pair() * self.fields + field
 
     def _forward(

@@ -109,7 +109,9 @@ def serve(folder: Path, controller: Path, holds: Holds, *, resume: bool) -> None
     # Later on, the switch may be in another epoch already, or be dead.
     switch = not resume and len(first.placement) > 0 and probe(job, SERVER_RANK, transport)
     emit("ready", switch=switch, round=round_, epoch=first.epoch)
-    server.run(training.rounds if consistency == BSP else None)
+    # Otherwise the workers say when they have ended.
+    counts_rounds = consistency == BSP and training.framework == "numpy"
+    server.run(training.rounds if counts_rounds else None)
     incarnations.settle()
     emit("done", model_sha256=model_sha256(parameters), counters=server.statistics())
     node.finalize()

@@ -10,10 +10,16 @@ from typing import Any, get_type_hints
 
 from host_stack.errors import BadInput, LibraError
 from host_stack.jsonfile import read_json_object
+from workloads.table_part import open_tables
 from workloads.workload import Workload
 
 AUDIT_FOLDER = "audit"
 """Where the processes of a run record, within the folder of their mode."""
+
+DENSE_FOLDER = "snapshots-dense"
+"""Where a worker keeps snapshots of what is not at the server."""
+
+FRAMEWORKS = ("numpy", "torch")
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,8 @@ class Training:
         checkpoint_every: rounds between checkpoints of the server; 0 for none.
         consistency: as `Consistency.parse` reads it; `rounds` are then the steps of each worker.
         audit: record what is pushed and committed (`host_stack.audit`).
+        framework: of `FRAMEWORKS`; with torch the job has the embedding tables only, and gradients
+            are averaged over workers.
     """
 
     dataset: str
@@ -41,6 +49,7 @@ class Training:
     checkpoint_every: int
     consistency: str = "bsp"
     audit: bool = False
+    framework: str = FRAMEWORKS[0]
 
     def __post_init__(self) -> None:
         lowest = {"rounds": 1, "batch": 1, "evaluate_every": 1, "checkpoint_every": 0}
@@ -50,8 +59,13 @@ class Training:
 
     def open_workload(self, workers: int) -> Workload:
         """The workload of this run."""
-        return Workload.open(
-            self.dataset, self.model, seed=self.seed, workers=workers, batch_size=self.batch
+        return open_workload(
+            self.framework,
+            self.dataset,
+            self.model,
+            seed=self.seed,
+            workers=workers,
+            batch_size=self.batch,
         )
 
     def save(self, path: Path) -> None:
@@ -73,6 +87,19 @@ class Training:
             unknown = ", ".join(sorted(given.keys() - kinds.keys()))
             raise BadInput(f"{path} is not a training file: unknown are {unknown}")
         return cls(**given)
+
+
+def open_workload(
+    framework: str, dataset: str, model: str, *, seed: int, workers: int, batch_size: int
+) -> Workload:
+    """The workload of which a job has the keys; see `Workload.open` and `open_tables`.
+
+    Raises `BadInput` for an unknown framework, `WorkloadError` for a workload that it cannot do.
+    """
+    if framework not in FRAMEWORKS:
+        raise BadInput(f"unknown framework {framework!r}; known are {', '.join(FRAMEWORKS)}")
+    open_ = open_tables if framework == "torch" else Workload.open
+    return open_(dataset, model, seed=seed, workers=workers, batch_size=batch_size)
 
 
 def emit(event: str, **fields: Any) -> None:

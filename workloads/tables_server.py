@@ -1,0 +1,136 @@
+"""The server of a job whose workers bring their own model: `python -m workloads.tables_server`.
+
+It knows keys and values, and nothing of data sets or models. docs/pytorch.md has its use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from controller.jobapi.client import JobIncarnations
+from host_stack.checkpoint import load_checkpoint, save_checkpoint
+from host_stack.commit import Aggregate, Commit
+from host_stack.connect import open_transport, server_node
+from host_stack.errors import BadInput
+from host_stack.fixedpoint import FloatArray
+from host_stack.incarnation import Incarnation, Incarnations, OwnIncarnations
+from host_stack.job import Job
+from host_stack.placement import Placement
+from host_stack.server import Server
+from workloads.optimizers import Optimizer, make_optimizer
+from workloads.train_server import CONTROLLER_S, model_sha256
+from workloads.training import emit, run_role
+
+
+class Keeping:
+    """Where parameters and the optimiser's state come from, and go to every so many rounds."""
+
+    def __init__(self, path: Path, every: int) -> None:
+        """Keep a checkpoint at `path`; `every` 0 leaves it as it is."""
+        if every < 0:
+            raise BadInput(f"checkpoint-every {every}: it must be 0 or more")
+        self._path = path
+        self._every = every
+
+    def load(self, job: Job, optimizer: Optimizer) -> tuple[int, list[int], FloatArray]:
+        """(rounds, steps, parameters) that are there; `BadInput` if they are not of the job."""
+        rounds, steps, parameters, state = load_checkpoint(self._path)
+        if len(parameters) != job.num_keys or len(steps) != len(job.workers):
+            raise BadInput(
+                f"{self._path} has {len(parameters)} parameters of {len(steps)} workers, the job "
+                f"{job.num_keys} of {len(job.workers)}"
+            )
+        if rounds or state:
+            optimizer.load_state(state)
+        return rounds, steps, parameters
+
+    def on_commit(self, optimizer: Optimizer, commit: Commit, parameters: FloatArray) -> None:
+        """Write a checkpoint if it is time."""
+        rounds = commit.round + 1
+        if self._every and rounds % self._every == 0:
+            save_checkpoint(self._path, rounds, commit.steps, parameters, optimizer.state())
+
+
+@contextmanager
+def incarnations_of(job: Job, controller: Path | None) -> Iterator[Incarnations]:
+    """Those of the job's controller, or of a job without one."""
+    if controller is None:
+        yield OwnIncarnations()
+        return
+    client = JobIncarnations(controller, job.job)
+    try:
+        yield client
+        client.settle()
+    finally:
+        client.close()
+
+
+def first_incarnation(
+    job: Job, incarnations: Incarnations, placement: Path | None, round_: int
+) -> Incarnation:
+    """The one in which this server begins, with `round_`."""
+    if isinstance(incarnations, JobIncarnations):
+        return incarnations.begin(round_, resumed=round_ > 0, timeout_s=CONTROLLER_S)
+    placed = Placement.empty(job.layout) if placement is None else Placement.load(placement)
+    return Incarnation(job.epoch, round_, job.fraction_bits, 1, placed)
+
+
+def serve(given: argparse.Namespace) -> None:
+    """Serve until all workers have ended; emits `ready`, a `commit` for each round, and `done`."""
+    job = Job.load(given.job)
+    optimizer = make_optimizer(given.optimizer, job.num_keys, learning_rate=given.learning_rate)
+    keeping = Keeping(given.parameters, given.checkpoint_every)
+    round_, steps, parameters = keeping.load(job, optimizer)
+
+    def on_commit(commit: Commit, parameters: FloatArray, aggregate: Aggregate) -> None:
+        keeping.on_commit(optimizer, commit, parameters)
+        emit("commit", round=commit.round, keys=commit.keys, drained_rows=commit.drained_rows)
+
+    with incarnations_of(job, given.controller) as incarnations:
+        first = first_incarnation(job, incarnations, given.placement, round_)
+        transport = open_transport(job, job.server)
+        node = server_node(job, job.server)
+        server = Server(
+            job,
+            first,
+            parameters,
+            optimizer,
+            transport,
+            node,
+            incarnations,
+            on_commit,
+            resumed=steps if round_ else None,
+        )
+        emit("ready", round=round_, epoch=first.epoch)
+        node.start()
+        server.run()
+        sha256 = model_sha256(server.parameters)
+        emit("done", model_sha256=sha256, counters=server.statistics())
+        node.finalize()
+        transport.close()
+    if given.save is not None:
+        np.save(given.save, server.parameters)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="tables_server", description="The server of a job.")
+    parser.add_argument("job", type=Path, help="the job's description, a job.json")
+    parser.add_argument("parameters", type=Path, help="checkpoint that it begins with")
+    parser.add_argument("--optimizer", default="sgd", help="NAME or NAME:option=number,…")
+    parser.add_argument("--learning-rate", type=float, default=0.1)
+    parser.add_argument("--controller", type=Path, help="socket of the job's controller")
+    parser.add_argument("--placement", type=Path, help="of a job without a controller")
+    parser.add_argument("--checkpoint-every", type=int, default=0, help="rounds; 0 for never")
+    parser.add_argument("--save", type=Path, help="write the final parameters, as .npy")
+    serve(parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(run_role(main))

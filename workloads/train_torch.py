@@ -1,0 +1,130 @@
+"""A worker process of `libra run --framework torch`, started by torchrun.
+
+    torchrun --nnodes=N --node-rank=R … -m workloads.train_torch FOLDER
+
+It tells the same events as `workloads.train_worker`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from host_stack.audit.log import PushLog
+from host_stack.errors import BadInput
+from host_stack.fixedpoint import FloatArray
+from host_stack.job import Job
+from host_stack.placement import Keys
+from host_stack.probe import probe
+from host_stack.torch import LibraOptimizer, connected, dense_parameters, join_group
+from workloads import options as opt
+from workloads.snapshots import Snapshots
+from workloads.table_part import TablePart
+from workloads.torch_dlrm import Batch, TorchDlrm
+from workloads.training import AUDIT_FOLDER, DENSE_FOLDER, Training, await_start, emit, run_role
+from workloads.workload import Workload
+
+
+def dense_optimizer(spec: str, learning_rate: float, parameters: list[Any]) -> Any:
+    """PyTorch's optimiser of the kind of the server's (`workloads.optimizers`)."""
+    name, options = opt.split("optimiser", spec)
+    rate = options.get("learning_rate", learning_rate)
+    if name == "sgd":
+        return torch.optim.SGD(parameters, rate)
+    if name == "momentum":
+        return torch.optim.SGD(parameters, rate, momentum=options.get("momentum", 0.9))
+    if name == "adagrad":
+        first = options.get("initial_accumulator", 0.0)
+        eps = options.get("epsilon", 1e-8)
+        return torch.optim.Adagrad(parameters, rate, initial_accumulator_value=first, eps=eps)
+    if name == "adam":
+        betas = options.get("beta1", 0.9), options.get("beta2", 0.999)
+        return torch.optim.Adam(parameters, rate, betas=betas, eps=options.get("epsilon", 1e-8))
+    raise BadInput(f"optimiser {name} has no counterpart in PyTorch here")
+
+
+class Trainer:
+    """The model of one process, and its part of every batch."""
+
+    def __init__(self, training: Training, workload: Workload, rank: int) -> None:
+        part = workload.model
+        if not isinstance(part, TablePart):
+            raise BadInput("the training file is not of framework torch")
+        self._starts = part.whole.field_starts
+        self._workload = workload
+        self._rank = rank
+        self.net = TorchDlrm(part, training.seed, workload.dataset.task)
+
+    def batch(self, round_: int) -> Batch:
+        """Its batch of a round."""
+        return Batch.of(self._workload.batch(self._rank, round_), self._starts)
+
+
+def train(folder: Path) -> None:
+    """Train this process's share of every round; emits one `round` event each."""
+    # So that the bits do not depend on how many cores a host has.
+    torch.set_num_threads(1)
+    job = Job.load(folder / "job.json")
+    training = Training.load(folder / "training.json")
+    rank = join_group(job).rank
+    trainer = Trainer(training, training.open_workload(len(job.workers)), rank)
+    log = PushLog(folder / AUDIT_FOLDER, rank) if training.audit else None
+
+    def on_pushed(tag: int, step: int, keys: Keys, gradients: FloatArray) -> None:
+        if log is not None:
+            log.record(tag, step, keys, gradients)
+
+    with connected(job, rank, on_pushed) as connection:
+        worker = connection.worker
+        dense = dense_optimizer(
+            training.optimizer, training.learning_rate, dense_parameters(trainer.net)
+        )
+        optimizer = LibraOptimizer(trainer.net, worker, dense)
+        first = optimizer.start()
+        switch = len(worker.incarnation.placement) > 0 and probe(job, rank, connection.transport)
+        emit("ready", switch=switch, round=first)
+        await_start()
+        keep = Snapshots(folder / DENSE_FOLDER) if rank == 0 else None
+        _train_rounds(trainer, optimizer, training, keep)
+        optimizer.end()
+        emit("done", **asdict(worker.hot.stats))
+
+
+def _train_rounds(
+    trainer: Trainer, optimizer: LibraOptimizer, training: Training, keep: Snapshots | None
+) -> None:
+    batch = trainer.batch(0)
+    if keep is not None:
+        keep.save(0, trainer.net.dense())
+    for round_ in range(training.rounds):
+        started = time.monotonic()
+        optimizer.zero_grad()
+        loss = trainer.net.loss(batch)
+        loss.backward()
+        is_last = round_ + 1 == training.rounds
+        if not is_last:
+            batch = trainer.batch(round_ + 1)
+            optimizer.prefetch({"rows": batch.features})
+        computed = time.monotonic()
+        optimizer.step()
+        times = asdict(optimizer.times)
+        emit("round", round=round_, compute_s=computed - started, loss=loss.item(), **times)
+        if keep is not None and (is_last or (round_ + 1) % training.evaluate_every == 0):
+            keep.save(round_ + 1, trainer.net.dense())
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="train_torch", description="A worker of a job.")
+    parser.add_argument("folder", type=Path, help="job.json and training.json")
+    train(parser.parse_args().folder)
+
+
+if __name__ == "__main__":
+    sys.exit(run_role(main))
