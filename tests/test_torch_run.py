@@ -28,7 +28,7 @@ from workloads.torch_dlrm import Batch, TorchDlrm  # noqa: E402
 from workloads.train_torch import dense_optimizer  # noqa: E402
 from workloads.training import open_workload  # noqa: E402
 
-LIMIT_S = 200
+LIMIT_S = 280
 WORKERS = 2
 HOT = 100
 
