@@ -6,11 +6,12 @@ Nothing in the generated text comes from a name in the program: members are numb
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from softswitch.codegen.loads import read_bits
 from softswitch.codegen.locality import local_fields
+from softswitch.codegen.plan import Plan
 from softswitch.codegen.views import NATIVE_BITS, find_views
 from softswitch.ir import Field, HeaderExpr, HeaderRef
 from softswitch.program import FieldType, HeaderType, Program
@@ -43,11 +44,12 @@ class Layout:
     """Lvalues of a program's fields, headers and stacks."""
 
     program: Program
+    plan: Plan = field(default_factory=Plan)
 
     @cached_property
     def locals(self) -> dict[tuple[int, int], str]:
         """The metadata fields that are local variables of a piece of a pipeline."""
-        return local_fields(self.program)
+        return local_fields(self.program, self.plan)
 
     @cached_property
     def views(self) -> frozenset[int]:
@@ -66,13 +68,20 @@ class Layout:
     def local_struct(self, piece: str) -> Iterator[str]:
         """Yield the struct of a piece's local variables."""
         yield f"struct ss_local_{piece} {{"
-        for (header, field), owner in self.locals.items():
-            if owner == piece:
-                info = self.program.field(header, field)
-                name = f"h{header}_f{field}"
+        for key, owner in self.locals.items():
+            if owner == piece and key not in self.plan.private and not self.plan.arrays.place(key):
+                info = self.program.field(*key)
+                name = f"h{key[0]}_f{key[1]}"
                 yield f"    {declare(name, info.width, varbit=info.varbit)}"
+        for number, array in enumerate(self.plan.arrays.all):
+            if self.array_piece(array) == piece:
+                yield f"    uint64_t g{number}[{len(array)}] __attribute__((aligned(64)));"
         yield "    uint8_t none;"
         yield "};"
+
+    def array_piece(self, array: Iterable[object]) -> str | None:
+        """Return the piece whose local variables the fields of an array are."""
+        return self.local_piece(key for key in array if isinstance(key, tuple))
 
     @cached_property
     def type_numbers(self) -> dict[str, int]:
@@ -161,6 +170,9 @@ class Layout:
             info = self.program.field(header, field)
             text = read_bits(self.view(header), info.offset, info.width)
             return f"(({c_type(info.width)})({text}))"
+        place = self.plan.arrays.place((header, field))
+        if place is not None:
+            return f"l->g{place.number}[{place.first}]"
         if (header, field) in self.locals:
             return f"l->h{header}_f{field}"
         if self.program.headers[header].metadata:

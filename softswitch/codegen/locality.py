@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from softswitch.ir import ActionNode, ConditionNode, Field, HeaderRef, Node, TableNode
 from softswitch.program import Pipeline, Program
+
+if TYPE_CHECKING:
+    from softswitch.codegen.plan import Plan
 
 CHUNK_COST = 4000
 """Primitives per function: keeps the compiler's time proportional to the size of the program."""
@@ -19,13 +23,19 @@ CHUNK_COST = 4000
 FieldKey = tuple[int, int]
 
 
-def cut(program: Program, pipeline: Pipeline) -> list[tuple[int, int]]:
-    """Cut the nodes of a pipeline into pieces [start, stop) of about CHUNK_COST primitives."""
+def cut(program: Program, pipeline: Pipeline, plan: Plan) -> list[tuple[int, int]]:
+    """Cut the nodes of a pipeline into pieces [start, stop) of about CHUNK_COST primitives.
+
+    A roll is in one piece, and costs as much as one of its copies.
+    """
     chunks: list[tuple[int, int]] = []
     start = cost = 0
     for i, node in enumerate(pipeline.nodes):
+        roll = plan.roll_at(pipeline, i)
+        if roll is not None and i >= roll.start + roll.length:
+            continue
         cost += 1 + sum(len(program.actions[a].primitives) for a in node_actions(program, node))
-        if cost >= CHUNK_COST:
+        if cost >= CHUNK_COST and roll is None:
             chunks.append((start, i + 1))
             start, cost = i + 1, 0
     if start < len(pipeline.nodes):
@@ -67,7 +77,20 @@ def fields_of(part: object) -> Iterator[FieldKey]:
             yield from fields_of(getattr(part, attribute.name))
 
 
-def _node_fields(program: Program, node: Node) -> Iterator[FieldKey]:
+def headers_of(part: object) -> Iterator[int]:
+    """Yield the headers, metadata too, that a part of a program refers to directly."""
+    if isinstance(part, HeaderRef):
+        yield part.header
+    elif isinstance(part, tuple):
+        for item in part:
+            yield from headers_of(item)
+    elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+        for attribute in dataclasses.fields(part):
+            yield from headers_of(getattr(part, attribute.name))
+
+
+def node_fields(program: Program, node: Node) -> Iterator[FieldKey]:
+    """Yield the fields of fixed headers that a node mentions."""
     if isinstance(node, ConditionNode):
         yield from fields_of(node.condition)
     elif isinstance(node, TableNode):
@@ -80,7 +103,7 @@ def _node_fields(program: Program, node: Node) -> Iterator[FieldKey]:
         yield from fields_of(program.actions[action].primitives)
 
 
-def _shared_fields(program: Program) -> Iterator[FieldKey]:
+def shared_fields(program: Program) -> Iterator[FieldKey]:
     """Yield the fields that something outside the pipelines mentions."""
     yield from fields_of(program.parse_states)
     yield from fields_of(program.deparser_primitives)
@@ -98,25 +121,26 @@ def _shared_fields(program: Program) -> Iterator[FieldKey]:
         yield from field_list.fields
 
 
-def local_fields(program: Program) -> dict[FieldKey, str]:
+def local_fields(program: Program, plan: Plan) -> dict[FieldKey, str]:
     """Map each metadata field that one piece alone mentions to the name of that piece."""
     users: dict[FieldKey, set[str]] = {}
-    for key in _shared_fields(program):
+    for key in shared_fields(program):
         users.setdefault(key, set()).add("")
     for pipeline in (program.ingress, program.egress):
-        for number, (start, stop) in enumerate(cut(program, pipeline)):
+        for number, (start, stop) in enumerate(cut(program, pipeline, plan)):
             for node in pipeline.nodes[start:stop]:
-                for key in _node_fields(program, node):
+                for key in node_fields(program, node):
                     users.setdefault(key, set()).add(f"{pipeline.name}{number}")
     result: dict[FieldKey, str] = {}
     for key, places in users.items():
         place = next(iter(places))
-        if len(places) == 1 and place and _is_temporary(program, key):
+        if len(places) == 1 and place and is_temporary(program, key):
             result[key] = place
     return result
 
 
-def _is_temporary(program: Program, key: FieldKey) -> bool:
+def is_temporary(program: Program, key: FieldKey) -> bool:
+    """Return True for a field of the program's own metadata."""
     header = program.headers[key[0]]
     standard = {"standard_metadata", "intrinsic_metadata", "queueing_metadata"}
     aliased = key in program.aliases.values()

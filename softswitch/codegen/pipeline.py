@@ -12,6 +12,8 @@ from softswitch.codegen.actions import may_stop, takes_locals
 from softswitch.codegen.branchless import find_choice, statements
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.locality import cut, fixed_call
+from softswitch.codegen.rolled import RolledCode
+from softswitch.codegen.rolls import usage_of
 from softswitch.codegen.state import meter_run
 from softswitch.codegen.tables import lookup_call
 from softswitch.codegen.wide import constant
@@ -28,7 +30,8 @@ class PipelineCode:
         self.program = expressions.layout.program
         self.pipeline = pipeline
         self.end = len(pipeline.nodes)
-        self.chunks = cut(self.program, pipeline)
+        self.plan = expressions.layout.plan
+        self.chunks = cut(self.program, pipeline, self.plan)
 
     def functions(self) -> Iterator[str]:
         """Yield the functions of the pieces and the pipeline."""
@@ -70,8 +73,16 @@ class PipelineCode:
         yield f"    default: return {self.end};"
         yield "    }"
         for i in range(start, stop):
-            yield f"N{i}: __attribute__((unused));"
-            yield from self._node(self.pipeline.nodes[i], (start, stop))
+            roll = self.plan.roll_at(self.pipeline, i)
+            if roll is None:
+                yield f"N{i}: __attribute__((unused));"
+                yield from self._node(self.pipeline.nodes[i], (start, stop))
+            elif i == roll.start:
+                yield f"N{i}: __attribute__((unused));"
+                usage = usage_of(self.program, self.pipeline, roll)
+                code = RolledCode(self.e, self.pipeline, roll, usage)
+                yield from (f"    {line}" for line in code.lines())
+                yield f"    {self._go(roll.after, (start, stop))}"
         yield "}"
 
     def _go(self, target: int, bounds: tuple[int, int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from softswitch.codegen.layout import Layout, c_type, declare, is_wide
-from softswitch.program import MeterArray
+from softswitch.program import MeterArray, RegisterArray
 
 
 def state_struct(layout: Layout) -> Iterator[str]:
@@ -39,7 +39,7 @@ def meter_run(meter: MeterArray, pointer: str) -> str:
 def state_functions(layout: Layout) -> Iterator[str]:
     """Yield the functions that allocate, free and find arrays."""
     program = layout.program
-    registers = list(program.register_arrays.values())
+    registers = _placed(layout)
     counters = [c for c in program.counter_arrays.values() if not c.is_direct]
     arrays = [(f"r{r.index}", r.size) for r in registers]
     arrays += [(f"c{c.index}", c.size) for c in counters]
@@ -70,6 +70,14 @@ def state_functions(layout: Layout) -> Iterator[str]:
     yield "}"
     yield from _finder("counter", "c", [c.index for c in counters])
     yield from _finder("meter", "m", [m.index for m in meters])
+
+
+def _placed(layout: Layout) -> list[RegisterArray]:
+    """Return the registers in the order in which they lie in memory."""
+    program = layout.program
+    series = [name for names in layout.plan.registers.all for name in names]
+    first = [program.register_arrays[name] for name in series if isinstance(name, str)]
+    return [*first, *(r for r in program.register_arrays.values() if r not in first)]
 
 
 def _finder(kind: str, prefix: str, numbers: list[int]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from softswitch.codegen.entries import encoder, entry_struct
 from softswitch.codegen.keys import KeyLayout
 from softswitch.codegen.layout import Layout, is_wide
 from softswitch.errors import UnsupportedConstruct
+from softswitch.ir import TableNode
 from softswitch.program import KeyField, Table
 
 
@@ -30,12 +31,15 @@ class Tables:
         self.program = layout.program
         self.tables = list(layout.program.tables.values())
         self.keys = {t.name: KeyLayout(t) for t in self.tables}
+        self._forms: dict[tuple[tuple[int, ...], ...], int] = {}
 
     def definitions(self) -> Iterator[str]:
         """Yield entry structs, encoders, lookups and the array of table descriptions."""
+        single = self.layout.plan.single_nodes(self.program)
+        looked_up = {node.table for node in single if isinstance(node, TableNode)}
         for table in self.tables:
             yield from self._entry(table)
-            if table.keys:
+            if table.keys and table.name in looked_up:
                 yield from self._lookup(table)
         yield "static const struct ss_table_info ss_table_infos[] = {"
         for table in self.tables:
@@ -50,12 +54,22 @@ class Tables:
             )
         yield "    {SS_KEYLESS, 0, 0, 0, false, false, false, 0}"
         yield "};"
+        series = [name for names in self.layout.plan.tables.all for name in names]
+        placed = [*series, *(t.name for t in self.tables if t.name not in set(series))]
+        order = ", ".join(str(self.keys[str(name)].table.index) for name in placed)
+        yield f"static const uint32_t ss_table_order[] = {{{order or 0}}};"
 
     def _entry(self, table: Table) -> Iterator[str]:
         """Yield the struct of an entry and the function that fills one."""
         n = table.index
         if table.profile is None:
             actions = [self.program.actions[a] for a in table.actions.values()]
+            form = tuple(tuple(param.width for param in action.params) for action in actions)
+            same = self._forms.setdefault(form, n)
+            if same != n:
+                yield f"#define ss_entry{n} ss_entry{same}"
+                yield f"#define ss_encode{n} ss_encode{same}"
+                return
             yield from entry_struct(f"ss_entry{n}", actions)
             yield from encoder(f"ss_encode{n}", f"ss_entry{n}", actions)
             return

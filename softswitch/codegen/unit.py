@@ -10,9 +10,11 @@ from softswitch.codegen.deparser import deparser, keep_views, kept_struct
 from softswitch.codegen.digests import digest_words
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import Layout
+from softswitch.codegen.locality import node_actions
 from softswitch.codegen.parser import Parser
 from softswitch.codegen.pipeline import PipelineCode
 from softswitch.codegen.profiles import Profiles
+from softswitch.codegen.rolls import plan
 from softswitch.codegen.standard import accessors
 from softswitch.codegen.state import (
     saved_functions,
@@ -36,7 +38,7 @@ def generate(program: Program) -> str:
 
 
 def _lines(program: Program) -> Iterator[str]:
-    layout = Layout(program)
+    layout = Layout(program, plan(program))
     expressions = Expressions(layout)
     calculations = Calculations(expressions)
     actions = Actions(expressions, calculations)
@@ -46,14 +48,17 @@ def _lines(program: Program) -> Iterator[str]:
     yield from saved_struct(layout)
     yield from kept_struct(layout)
     yield from state_struct(layout)
-    yield '#include "core.h"\n#include "digests.h"\n#include "log.h"'
+    yield '#include "core.h"\n#include "digests.h"\n#include "log.h"\n#include "vectors.h"'
     yield from accessors(layout)
     yield from state_functions(layout)
     yield from saved_functions(layout)
     yield from keep_views(layout)
     yield from calculations.functions()
+    single = list(layout.plan.single_nodes(program))
+    called = {action for node in single for action in node_actions(program, node)}
     for action in program.actions:
-        yield from actions.function(action)
+        if action.index in called:
+            yield from actions.function(action)
     yield from Tables(layout).definitions()
     yield from Profiles(layout, calculations).definitions()
     yield from Parser(expressions, actions).function()

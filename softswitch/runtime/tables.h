@@ -48,7 +48,8 @@ static bool ss_tables_open(struct ss_ctx *c)
         room += SS_ARENA_ROOM(ss_direct_bytes(&ss_table_infos[i]));
     if (!ss_arena_open(&c->direct, room))
         return false;
-    for (uint32_t i = 0; i < SS_TABLE_COUNT; i++) {
+    for (uint32_t n = 0; n < SS_TABLE_COUNT; n++) {
+        const uint32_t i = ss_table_order[n];
         const struct ss_table_info *info = &ss_table_infos[i];
         struct ss_table *t = &c->tables[i];
         if (!(t->default_entry = calloc(1, info->stride)))

@@ -1,0 +1,479 @@
+"""Primitives and table look-ups of many copies at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from softswitch.codegen.alike import Row, all_ones
+from softswitch.codegen.columns import NotAlike, SeriesTable
+from softswitch.codegen.keys import KeyLayout
+from softswitch.codegen.layout import Layout, c_type
+from softswitch.codegen.locality import FieldKey
+from softswitch.codegen.storage import CopyStorage
+from softswitch.codegen.vector import Fits, Vectors, keys_of, operations
+from softswitch.ir import ArrayRef, Const, Expr, Field, HeaderRef, Op, Primitive
+from softswitch.program import Action, RegisterArray, Table
+
+Mask = str | None
+"""C text of the mask of copies that do something; None: all of them do."""
+
+_REDUCTIONS = frozenset(["|", "&", "^", "+"])
+_NEUTRAL = {"|": "0", "^": "0", "+": "0", "&": "-UINT64_C(1)"}
+
+
+def both(a: Mask, b: Mask) -> Mask:
+    """Return the mask of copies that are in both."""
+    if a is None or b is None:
+        return a or b
+    return f"({a} & {b})"
+
+
+def pick(mask: Mask, yes: str, no: str) -> str:
+    """Return a value where the mask is set, another one elsewhere."""
+    return yes if mask is None else f"ss_v_pick({mask}, {yes}, {no})"
+
+
+def text_of(mask: Mask) -> str:
+    """Return a mask as C text."""
+    return mask or "ss_v_if(true)"
+
+
+@dataclass
+class Gathered:
+    """What copies add to a field that they share: the operation, or the value that all assign."""
+
+    key: FieldKey
+    op: str
+    name: str
+    value: Expr | None = None
+
+
+@dataclass
+class CopyCode:
+    """Translates what the nodes of one roll do; `Roll`'s control flow is in `rolled`."""
+
+    vectors: Vectors
+    storage: CopyStorage
+    registers: SeriesTable = field(default_factory=SeriesTable)
+    tables: SeriesTable = field(default_factory=SeriesTable)
+    gathered: dict[FieldKey, Gathered] = field(default_factory=dict)
+    read: set[FieldKey] = field(default_factory=set)
+    registers_read: dict[str, int | None] = field(default_factory=dict)
+    registers_written: set[str] = field(default_factory=set)
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the program."""
+        return self.storage.layout
+
+    def call(self, actions: Sequence[Action], params: list[str], mask: Mask) -> Iterator[str]:
+        """Yield the statements of one action per copy; `params` are vectors."""
+        count = len(actions[0].primitives)
+        if any(len(action.primitives) != count for action in actions):
+            raise NotAlike
+        self.storage.params = params
+        for i in range(count):
+            yield from self.primitive([action.primitives[i] for action in actions], mask)
+
+    def primitive(self, calls: list[Primitive], mask: Mask) -> Iterator[str]:
+        """Yield the statements of one primitive per copy."""
+        op = calls[0].op
+        args = list(zip(*(call.args for call in calls), strict=False))
+        if any(call.op != op or len(call.args) != len(args) for call in calls):
+            raise NotAlike
+        self.vectors.e.where = calls[0].where
+        match op:
+            case "assign":
+                yield from self._assign(_fields(args[0]), _expressions(args[1]), mask)
+            case "register_read":
+                yield from self._register_read(
+                    _fields(args[0]), self._registers(args[1]), _expressions(args[2]), mask
+                )
+            case "register_write":
+                yield from self._register_write(
+                    self._registers(args[0]), _expressions(args[1]), _expressions(args[2]), mask
+                )
+            case "add_header" | "remove_header":
+                yield from self._header(op, _headers(args[0]), mask)
+            case "no_op":
+                return
+            case _:
+                raise NotAlike
+
+    # Fields
+
+    def _assign(self, targets: tuple[Field, ...], values: Row, mask: Mask) -> Iterator[str]:
+        values = self.vectors.simple(values)
+        keys = keys_of(targets)
+        if len(set(keys)) == 1 and keys[0] not in self.storage.private:
+            yield self._gather(targets[0], values, mask)
+            return
+        width = self.storage.width(keys)
+        kind = self.layout.field_type(targets[0])
+        if kind.saturating or kind.varbit or width > 128:
+            raise NotAlike
+        if width > 64:
+            high, low = self.vectors.pair(values)
+            yield from self._put_pair(keys, f"({high} & {(1 << width - 64) - 1}u)", low, mask)
+            return
+        text = self.vectors.number(values)
+        low_end, high_end = self.vectors.range(values)
+        if width < 64 and not (low_end >= 0 and high_end < 1 << width):
+            text = f"({text} & {(1 << width) - 1}u)"
+        yield from self.put(keys, text, mask)
+
+    def put(self, keys: tuple[FieldKey, ...], text: str, mask: Mask) -> Iterator[str]:
+        """Yield the assignment of a vector, of no more bits than the fields have, to a column."""
+        if self.storage.is_private(keys):
+            name = self.storage.variable(keys)
+            yield f"{name} = {pick(mask, text, name)};"
+        elif self.layout.program.headers[keys[0][0]].metadata:
+            array = self.storage.array(keys)
+            yield f"ss_v_store({array}, {pick(mask, text, f'ss_v_load({array})')});"
+        else:
+            kind = c_type(self.storage.width(keys))
+            target = self.storage.stack_field(keys)
+            yield f"{{ const ss_v v_ = {text};"
+            yield f"  SS_V_EACH(e, {text_of(mask)}) {target} = ({kind})v_[e]; }}"
+
+    def _put_pair(
+        self, keys: tuple[FieldKey, ...], high: str, low: str, mask: Mask
+    ) -> Iterator[str]:
+        old_high, old_low = self.storage.load_pair(keys)
+        yield f"{{ const ss_v h_ = {high}, l_ = {low};"
+        yield f"  {old_high} = {pick(mask, 'h_', old_high)};"
+        yield f"  {old_low} = {pick(mask, 'l_', old_low)}; }}"
+
+    def _gather(self, target: Field, values: Row, mask: Mask) -> str:
+        """Return the statement that gathers what copies do to a field that they share."""
+        [key] = set(keys_of((target,)))
+        header = self.layout.program.headers[key[0]]
+        kind = self.layout.field_type(target)
+        if not header.metadata or kind.width > 64 or kind.saturating or kind.signed:
+            raise NotAlike
+        if len(set(values)) == 1 and isinstance(values[0], Const):
+            known = self._gathered(key, "=", values[0])
+            return f"{known.name} |= {text_of(mask)};"
+        op, rest = _reduction(target, values, kind.width, self.vectors.simplify.fits)
+        known = self._gathered(key, op, None)
+        text = self.vectors.number(rest)
+        if mask is not None:
+            text = f"({text} | ~{mask})" if op == "&" else f"({text} & {mask})"
+        return f"{known.name} {op}= {text};"
+
+    def _gathered(self, key: FieldKey, op: str, value: Expr | None) -> Gathered:
+        name = f"t{len(self.gathered)}"
+        known = self.gathered.setdefault(key, Gathered(key, op, name, value))
+        if (known.op, known.value) != (op, value):
+            raise NotAlike
+        return known
+
+    def before(self) -> Iterator[str]:
+        """Yield the declarations of what is gathered."""
+        for each in self.gathered.values():
+            yield f"ss_v {each.name} = ss_v_all({_NEUTRAL.get(each.op, '0')});"
+
+    def after(self) -> Iterator[str]:
+        """Yield the statements that bring what was gathered into the shared fields."""
+        for each in self.gathered.values():
+            place = self.layout.static_field(*each.key)
+            width = self.layout.program.field(*each.key).width
+            kind, mask = c_type(width), (1 << width) - 1
+            if isinstance(each.value, Const):
+                yield f"if (ss_v_any({each.name})) {place} = ({kind}){each.value.value & mask}u;"
+                continue
+            yield f"for (unsigned e = 0; e < SS_WIDTH; e++)"
+            value = f"{place} {each.op} {each.name}[e]"
+            yield f"    {place} = ({kind})(({value}) & {mask}u);"
+
+    # Registers
+
+    def _registers(self, refs: Sequence[object]) -> list[RegisterArray]:
+        found = [
+            self.layout.program.register_arrays[ref.name]
+            for ref in refs
+            if isinstance(ref, ArrayRef) and ref.name in self.layout.program.register_arrays
+        ]
+        alike = {(register.size, register.width) for register in found}
+        if len(found) != len(refs) or len(alike) != 1 or found[0].width > 128:
+            raise NotAlike
+        names = [register.name for register in found]
+        if len(set(names)) > 1:
+            self.registers.add(names)
+        return found
+
+    def _cells(self, registers: list[RegisterArray], index: Row, mask: Mask) -> tuple[str, Mask]:
+        """Return the statement that declares the addresses at_ of cells, and the mask of copies.
+
+        Copies that do nothing, or are out of range, have the address of a cell of no use.
+        """
+        first = registers[0]
+        index = self.vectors.simple(index)
+        low, high = self.vectors.range(index)
+        number = self.vectors.number(index)
+        text = f"{{ const ss_v i_ = {number};"
+        if low < 0 or high >= first.size:
+            if low < 0 or high >= 1 << 64:
+                raise NotAlike
+            mask = both(mask, f"(ss_v)(i_ < {first.size}u)")
+        base = self.storage.hoist("uint64_t", f"(uintptr_t)c->state.r{first.index}")
+        at = f"ss_v_all({base}) + i_ * sizeof *c->state.r{first.index}"
+        if registers[1].name != first.name:
+            step = f"SS_ARENA_ROOM({first.size}u * sizeof *c->state.r{first.index})"
+            at = f"{at} + (ss_v_numbers() + k) * {step}"
+        if mask is None:
+            return f"{text} const ss_v at_ = {at};", None
+        text += f" const ss_v ok_ = {mask};"
+        spare = "ss_v_all((uintptr_t)spare_)"
+        return f"{text} const ss_v at_ = ss_v_pick(ok_, {at}, {spare});", "ok_"
+
+    def _register_read(
+        self, targets: tuple[Field, ...], registers: list[RegisterArray], index: Row, mask: Mask
+    ) -> Iterator[str]:
+        self._note(registers, write=False)
+        opening, mask = self._cells(registers, index, mask)
+        yield opening
+        keys, width = keys_of(targets), registers[0].width
+        if len(set(keys)) == 1 and keys[0] not in self.storage.private:
+            raise NotAlike
+        room = self.storage.width(keys)
+        if width > 64:
+            yield "  ss_v high_, low_; ss_v_read128(at_, &high_, &low_);"
+        else:
+            yield f"  const ss_v low_ = ss_v_read(at_, sizeof *c->state.r{registers[0].index});"
+        if room > 64:
+            high = "high_" if width > 64 else "ss_v_all(0)"
+            if room < width:
+                high = f"(high_ & {(1 << room - 64) - 1}u)"
+            yield from self._put_pair(keys, high, "low_", mask)
+        else:
+            low = f"(low_ & {(1 << room) - 1}u)" if room < min(width, 64) else "low_"
+            yield from self.put(keys, low, mask)
+        yield "}"
+
+    def _register_write(
+        self, registers: list[RegisterArray], index: Row, values: Row, mask: Mask
+    ) -> Iterator[str]:
+        self._note(registers, write=True)
+        opening, mask = self._cells(registers, index, mask)
+        yield opening
+        values = self.vectors.simple(values)
+        width = registers[0].width
+        if width > 64:
+            high, low = self.vectors.pair(values)
+            high = high if width == 128 else f"({high} & {(1 << width - 64) - 1}u)"
+            yield f"  ss_v_write128(at_, {high}, {low}); }}"
+            return
+        text = self.vectors.number(values)
+        if width < 64:
+            text = f"({text} & {(1 << width) - 1}u)"
+        yield f"  ss_v_write(at_, {text}, sizeof *c->state.r{registers[0].index}); }}"
+
+    def _note(self, registers: list[RegisterArray], *, write: bool) -> None:
+        """Make sure that no copy reads or writes what another one writes."""
+        names = [register.name for register in registers]
+        shared = len(set(names)) == 1
+        if write and shared:
+            raise NotAlike
+        for k, name in enumerate(names):
+            owner = None if shared else k
+            if self.registers_read.setdefault(name, owner) != owner:
+                raise NotAlike
+
+    # Headers
+
+    def _header(self, op: str, headers: tuple[int, ...], mask: Mask) -> Iterator[str]:
+        header, valid = self.storage.stack_header(headers)
+        kind = self.layout.program.headers[headers[0]].type
+        if kind.varbit is not None:
+            raise NotAlike
+        size = kind.width // 8
+        yield f"SS_V_EACH(e, {text_of(mask)}) {{"
+        if op == "add_header":
+            yield f"    if (!{valid}) {{ memset(&{header}, 0, sizeof {header});"
+            yield f"        {valid} = 1; p->x.packet_length += {size}; }}"
+        else:
+            yield f"    if ({valid}) {{ {valid} = 0; p->x.packet_length -= {size}; }}"
+        yield "}"
+
+    # Tables
+
+    def lookup(self, tables: list[Table], mask: Mask) -> Iterator[str]:
+        """Yield the statements that declare the entries e_ at at_, the action_ and hit_."""
+        first = tables[0]
+        layouts = [KeyLayout(table) for table in tables]
+        if any(_form(table) != _form(first) for table in tables):
+            raise NotAlike
+        if first.with_counters or first.support_timeout or first.meter or first.profile:
+            raise NotAlike
+        numbers = [table.index for table in tables]
+        rows = self._key_rows(tables)
+        size = f"sizeof(struct ss_entry{first.index})"
+        which = self.storage.hoist("struct ss_table *", f"c->tables + {first.index}")
+        step = self._table_step(numbers)
+        yield "ss_v at_, hit_, e_;"
+        if layouts[0].kind == "SS_DIRECT":
+            yield from self._direct(tables, layouts[0], rows, which)
+        else:
+            yield from self._scalar_lookup(first, layouts[0], rows, (which, step), mask)
+        yield f"const ss_v missing_ = {both(mask, '~hit_')};"
+        yield "if (ss_v_any(missing_)) {"
+        yield "    uint64_t a_[SS_WIDTH];"
+        yield "    ss_v_store(a_, at_);"
+        yield "    SS_V_EACH(e, missing_)"
+        yield f"        a_[e] = (uintptr_t){which}[{step} * (int)(k + e)].default_entry;"
+        yield "    at_ = ss_v_load(a_);"
+        yield f"    e_ = ss_v_entry(at_, {size});"
+        yield "}"
+        yield f"const ss_v action_ = {self.member(first, 'action')};"
+
+    @staticmethod
+    def member(table: Table, name: str) -> str:
+        """Return the vector of a member of the entries that were looked up."""
+        struct = f"struct ss_entry{table.index}"
+        where = f"offsetof({struct}, {name}), sizeof(({struct} *)0)->{name}"
+        return f"ss_v_member(e_, at_, sizeof({struct}), {where})"
+
+    @staticmethod
+    def _table_step(numbers: list[int]) -> int:
+        step = numbers[1] - numbers[0]
+        if any(b - a != step for a, b in zip(numbers, numbers[1:], strict=False)):
+            raise NotAlike
+        return step
+
+    def _key_rows(self, tables: list[Table]) -> list[Row]:
+        rows: list[Row] = []
+        for i, key in enumerate(tables[0].keys):
+            if key.width > 64:
+                raise NotAlike
+            row: list[Expr] = []
+            for table in tables:
+                part = table.keys[i]
+                header = self.layout.program.headers[part.header]
+                if part.field < 0 or not (header.metadata or part.header in self.layout.views):
+                    raise NotAlike
+                expr: Expr = Field(HeaderRef(part.header), part.field)
+                row.append(expr if part.mask is None else Op("&", (expr, Const(part.mask))))
+            rows.append(tuple(row))
+        return rows
+
+    def _part(self, tables_key_header: int, row: Row) -> str:
+        """Return a part of a key; a field of an invalid header counts as zero."""
+        text = self.vectors.number(row)
+        valid = self.layout.static_valid(tables_key_header)
+        if valid == "1":
+            return text
+        return f"({text} & ss_v_if({self.storage.hoist('bool', valid)}))"
+
+    def _words(self, table: Table, layout: KeyLayout, rows: list[Row]) -> list[str]:
+        words: list[list[str]] = [[] for _ in range(layout.words)]
+        for piece in layout.pieces:
+            text = self._part(table.keys[piece.field].header, rows[piece.field])
+            words[piece.word].append(f"({text} << {piece.shift})" if piece.shift else text)
+        return [" | ".join(terms) for terms in words]
+
+    def _direct(
+        self, tables: list[Table], layout: KeyLayout, rows: list[Row], which: str
+    ) -> Iterator[str]:
+        first = tables[0]
+        base = self.storage.hoist("uint64_t", f"(uintptr_t){which}->entries")
+        [index] = self._words(first, layout, rows)
+        size = f"sizeof(struct ss_entry{first.index})"
+        at = f"ss_v_all({base}) + ({index}) * {size}"
+        if tables[1].name != first.name:
+            self.tables.add([table.name for table in tables])
+            room = f"SS_ARENA_ROOM(((uint64_t){size}) << {layout.bits})"
+            at = f"{at} + (ss_v_numbers() + k) * {room}"
+        yield f"at_ = {at};"
+        yield f"e_ = ss_v_entry(at_, {size});"
+        yield f"hit_ = (ss_v)({self.member(first, 'action')} != 0);"
+
+    def _scalar_lookup(
+        self, table: Table, layout: KeyLayout, rows: list[Row], place: tuple[str, int], mask: Mask
+    ) -> Iterator[str]:
+        """Yield a loop that looks up one copy after the other."""
+        words = self._words(table, layout, rows)
+        for i, word in enumerate(words):
+            yield f"const ss_v k{i}_ = {word};"
+        if layout.lpm_index >= 0:
+            key = table.keys[layout.lpm_index]
+            part = self._part(key.header, rows[layout.lpm_index])
+            yield f"const ss_v f_ = {part} << {64 - key.width};"
+        which, step = place
+        yield "uint64_t a_[SS_WIDTH], found_[SS_WIDTH] = {0};"
+        yield f"ss_v_store(a_, ss_v_all((uintptr_t){which}->default_entry));"
+        yield f"SS_V_EACH(e, {text_of(mask)}) {{"
+        yield f"    const struct ss_table *t = &{which}[{step} * (int)(k + e)];"
+        values = ", ".join(f"k{i}_[e]" for i in range(len(words))) or "0"
+        yield f"    const uint64_t q[] = {{{values}}};"
+        if layout.lpm_index >= 0:
+            count = (layout.lpm_width + 7) // 8
+            yield "    const uint64_t f[] = {f_[e]};"
+            yield f"    const uint32_t root = ss_map_get(&t->map, q, {layout.words});"
+            yield "    if (root == SS_NONE) continue;"
+            yield f"    const uint32_t h = ss_lpm_get(&t->lpm, root, f, {count});"
+        elif layout.kind == "SS_EXACT":
+            yield f"    const uint32_t h = ss_map_get(&t->map, q, {layout.words});"
+        else:
+            yield f"    const uint32_t h = ss_tuples_get(&t->tuples, q, {layout.words});"
+        yield "    if (h == SS_NONE) continue;"
+        yield f"    a_[e] = (uintptr_t)((const struct ss_entry{table.index} *)t->entries + h);"
+        yield "    found_[e] = -UINT64_C(1);"
+        yield "}"
+        yield "at_ = ss_v_load(a_);"
+        yield "hit_ = ss_v_load(found_);"
+        yield f"e_ = ss_v_entry(at_, sizeof(struct ss_entry{table.index}));"
+
+
+def _form(table: Table) -> object:
+    """Return what tables that are alike have in common."""
+    layout = KeyLayout(table)
+    keys = [(key.width, key.header) for key in table.keys]
+    return keys, layout.kind, layout.lpm_index, layout.pieces, len(table.actions)
+
+
+def _reduction(target: Field, values: Row, width: int, fits: Fits) -> tuple[str, Row]:
+    """Take values of the form target op rest apart; NotAlike if they have another one."""
+    peeled = tuple(
+        expr.args[0]
+        if isinstance(expr, Op)
+        and expr.op == "&"
+        and isinstance(expr.args[1], Const)
+        and all_ones(expr.args[1].value)
+        and expr.args[1].value.bit_length() >= width
+        else expr
+        for expr in values
+    )
+    ops = operations(peeled, fits)
+    if ops[0].op not in _REDUCTIONS or len(ops[0].args) != 2:
+        raise NotAlike
+    rest: list[Expr] = []
+    for expr in ops:
+        a, b = expr.args
+        if target not in (a, b):
+            raise NotAlike
+        rest.append(b if a == target else a)
+    return ops[0].op, tuple(rest)
+
+
+def _fields(args: Sequence[object]) -> tuple[Field, ...]:
+    found = tuple(arg for arg in args if isinstance(arg, Field))
+    if len(found) != len(args):
+        raise NotAlike
+    return found
+
+
+def _headers(args: Sequence[object]) -> tuple[int, ...]:
+    found = tuple(arg.header for arg in args if isinstance(arg, HeaderRef))
+    if len(found) != len(args):
+        raise NotAlike
+    return found
+
+
+def _expressions(args: Sequence[object]) -> Row:
+    found = tuple(arg for arg in args if isinstance(arg, Expr))
+    if len(found) != len(args):
+        raise NotAlike
+    return found
+

@@ -1,0 +1,208 @@
+"""Where the fields of many copies are: vector variables, arrays, the packet, header stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from softswitch.codegen.columns import NotAlike, SeriesTable, step_of
+from softswitch.codegen.layout import Layout
+from softswitch.codegen.locality import FieldKey
+from softswitch.codegen.vector import Pair
+
+Keys = tuple[FieldKey, ...]
+WINDOW_BITS = 64
+
+
+@dataclass
+class Usage:
+    """Who mentions the fields of a roll.
+
+    Attributes:
+        copies: for each field that the roll mentions, the copies that do.
+        header_copies: the same for headers.
+        outside: fields that something else in the same pipeline mentions.
+        foreign: fields that cannot be kept in local variables: others outside of it mention them.
+        elsewhere: fields that are mentioned outside of the roll and of copies that follow it.
+    """
+
+    copies: dict[FieldKey, set[int]]
+    header_copies: dict[int, set[int]]
+    outside: set[FieldKey]
+    foreign: set[FieldKey]
+    elsewhere: set[FieldKey]
+
+
+@dataclass
+class CopyStorage:
+    """The fields of one roll (see `vector.Storage`), and what its code declares.
+
+    `declared` are the variables of a step (SS_WIDTH copies), `constants` what is computed before.
+    """
+
+    layout: Layout
+    usage: Usage
+    written: set[FieldKey]
+    written_headers: set[int]
+    private: set[FieldKey]
+    arrays: SeriesTable = field(default_factory=SeriesTable)
+    params: list[str] = field(default_factory=list)
+    _columns: dict[Keys, str] = field(default_factory=dict)
+    _declared: dict[str, str] = field(default_factory=dict)
+    _constants: dict[tuple[str, str], str] = field(default_factory=dict)
+    _windows: dict[tuple[int, int, int], str] = field(default_factory=dict)
+
+    # Declarations
+
+    def constants(self) -> Iterator[str]:
+        """Yield the declarations before the first step."""
+        for (kind, text), name in self._constants.items():
+            yield f"{kind} {name}{text};"
+
+    def variables(self) -> Iterator[str]:
+        """Yield the declarations of a step."""
+        for name, text in self._declared.items():
+            yield f"ss_v {name} = {text};"
+
+    def hoist(self, kind: str, text: str) -> str:
+        """Return the name of a number (or bool) that is computed once, before the first copy."""
+        key = (f"const {kind}", f" = {text}")
+        return self._constants.setdefault(key, f"s{len(self._constants)}")
+
+    def table(self, values: tuple[int, ...]) -> str:
+        """Return the vector of constants."""
+        items = ", ".join(f"{v}u" for v in values)
+        key = ("static const uint64_t", f"[] = {{{items}}}")
+        name = self._constants.setdefault(key, f"s{len(self._constants)}")
+        return f"ss_v_load({name} + k)"
+
+    # Columns
+
+    @property
+    def held(self) -> set[FieldKey]:
+        """The fields that are in vector variables, and nowhere else."""
+        return {key for keys in self._columns for key in keys if key not in self.usage.outside}
+
+    def is_private(self, keys: Keys) -> bool:
+        """Return True when a column is in vector variables; NotAlike if it cannot be a column."""
+        if len(set(keys)) == 1:
+            if keys[0] not in self.private:
+                raise NotAlike
+            return True
+        if any(self.usage.copies.get(key) != {k} for k, key in enumerate(keys)):
+            raise NotAlike
+        if not all(self.layout.program.headers[header].metadata for header, _ in keys):
+            return False
+        if any(key in self.usage.foreign for key in keys):
+            raise NotAlike
+        return not any(key in self.usage.outside for key in keys)
+
+    def variable(self, keys: Keys) -> str:
+        """Return the variable of a private column; that of the high halves ends in h."""
+        name = self._columns.setdefault(keys, f"x{len(self._columns)}")
+        self._declared.setdefault(name, "{0}")
+        if self.width(keys) > 64:
+            self._declared.setdefault(f"{name}h", "{0}")
+        return name
+
+    def width(self, keys: Keys) -> int:
+        """Return the width of all fields of a column."""
+        widths = {self.layout.program.field(*key).width for key in keys}
+        if len(widths) != 1:
+            raise NotAlike
+        return widths.pop()
+
+    def array(self, keys: Keys) -> str:
+        """Return a pointer to the next SS_WIDTH elements of an array column."""
+        if self.width(keys) > 64:
+            raise NotAlike
+        self.arrays.add(keys)
+        place = self.arrays.place(keys[0])
+        live = self.layout.plan.arrays.place(keys[0]) or place
+        if live is None:
+            raise NotAlike
+        return f"l->g{live.number} + {live.first} + k"
+
+    def load(self, keys: Keys) -> str:
+        """Return the vector of a column, or of a field that all copies share."""
+        if self.is_private(keys):
+            return self.variable(keys)
+        headers = [self.layout.program.headers[header] for header, _ in keys]
+        if headers[0].metadata:
+            return f"ss_v_load({self.array(keys)})"
+        if headers[0].index in self.layout.views:
+            return self._window(keys)
+        return self.each(self.stack_field(keys))
+
+    def load_pair(self, keys: Keys) -> Pair:
+        """Return the high and low halves of a column of 65 to 128 bits."""
+        if not self.is_private(keys):
+            raise NotAlike
+        name = self.variable(keys)
+        return f"{name}h", name
+
+    @staticmethod
+    def each(text: str) -> str:
+        """Return the vector of a scalar expression of the copy `k + e`."""
+        loop = "for (unsigned e = 0; e < SS_WIDTH; e++)"
+        return f"__extension__({{ ss_v t_ = {{0}}; {loop} t_[e] = {text}; t_; }})"
+
+    def _window(self, keys: Keys) -> str:
+        """Load fields that lie in the packet at a constant distance of up to eight bytes."""
+        if len({header for header, _ in keys}) != 1:
+            raise NotAlike
+        header = keys[0][0]
+        offsets = [self.layout.program.field(*key).offset for key in keys]
+        width = self.width(keys)
+        step = step_of(offsets)
+        if step <= 0 or step % 8 or step > WINDOW_BITS:
+            raise NotAlike
+        start, first = self._window_of(header, step // 8, offsets[0], width)
+        text = f"({first} >> {WINDOW_BITS - (offsets[0] - 8 * start) - width})"
+        return text if width == WINDOW_BITS else f"({text} & {(1 << width) - 1}u)"
+
+    def _window_of(self, header: int, stride: int, offset: int, width: int) -> tuple[int, str]:
+        """Return where a window begins that holds a field of the first copy, and its variable."""
+        for (owner, step, start), name in self._windows.items():
+            inside = 8 * start <= offset and offset + width <= 8 * start + WINDOW_BITS
+            if (owner, step) == (header, stride) and inside:
+                return start, name
+        start = offset // 8
+        if offset + width > 8 * start + WINDOW_BITS:
+            raise NotAlike
+        name = self._windows[header, stride, start] = f"w{len(self._windows)}"
+        pointer = self.hoist("uint8_t *", f"{self.layout.view(header)} + {start}")
+        self._declared[name] = f"ss_v_windows({pointer} + {stride} * k, {stride})"
+        return start, name
+
+    # Header stacks
+
+    def stack_slot(self, headers: tuple[int, ...]) -> tuple[int, str]:
+        """Return the stack that one header per copy is in, and the index of that of copy k + e."""
+        found = [self.layout.program.headers[header] for header in headers]
+        stack = found[0].stack
+        if stack is None or any(h.stack != stack or h.union for h in found):
+            raise NotAlike
+        if any(self.usage.header_copies.get(h) != {k} for k, h in enumerate(headers)):
+            raise NotAlike
+        step = step_of([h.slot for h in found])
+        return stack, f"{found[0].slot} + {step} * (int)(k + e)"
+
+    def stack_header(self, headers: tuple[int, ...]) -> tuple[str, str]:
+        """Return the header of copy k + e, and its validity."""
+        stack, slot = self.stack_slot(headers)
+        valid = f"p->valid[{self.layout.first_valid(stack)} + {slot}]"
+        return f"p->h.s{stack}[{slot}]", valid
+
+    def stack_field(self, keys: Keys) -> str:
+        """Return the field of copy k + e."""
+        self.width(keys)
+        if len({index for _, index in keys}) != 1:
+            raise NotAlike
+        header, _ = self.stack_header(tuple(header for header, _ in keys))
+        return f"{header}.f{keys[0][1]}"
+
+    def load_valid(self, headers: tuple[int, ...]) -> str:
+        """Return the mask of copies whose header is valid."""
+        _, valid = self.stack_header(headers)
+        return f"(-{self.each(valid)})"
