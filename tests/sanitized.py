@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from softswitch import dataplane
-from softswitch.compiler import build, find_compiler
+from softswitch.compiler import find_compiler
+from softswitch.program import Program
+from softswitch.programs import compile_program
 
 OPTIONS = "abort_on_error=1:allocator_may_return_null=1:detect_leaks={leaks}:log_path={log}"
 
@@ -42,16 +44,18 @@ def environment(log: Path, *, leaks: bool = False) -> dict[str, str]:
     }
 
 
-def build_sanitized(source: str, cache_dir: Path | None = None, *, sanitize: bool = True) -> Path:
-    """Stand in for `softswitch.compiler.build`."""
+def compile_sanitized(
+    bmv2_json: bytes, cache_dir: Path | None = None, *, sanitize: bool = True
+) -> tuple[Program, Path]:
+    """Stand in for `softswitch.programs.compile_program`."""
     del sanitize
-    return build(source, cache_dir, sanitize=True)
+    return compile_program(bmv2_json, cache_dir, sanitize=True)
 
 
 def use_sanitizers() -> None:
     """Make every data plane of this process a sanitized one."""
     os.environ.pop("LD_PRELOAD", None)
-    dataplane.build = build_sanitized  # type: ignore[attr-defined]
+    dataplane.compile_program = compile_sanitized  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -58,6 +58,11 @@ class SwitchUnderTest:
         self.codec = Codec(self.artifact.layout)
         self._seq = [1] * self.workers
 
+    def dataplane(self) -> DataPlane:
+        """The data plane of an embedded switch."""
+        assert isinstance(self.ports, _InMemory)
+        return self.ports.dataplane()
+
     def membership(self) -> Membership:
         """The job as the controller installs it."""
         return Membership(
@@ -188,8 +193,12 @@ class _InMemory:
     def __init__(self, server: P4RuntimeServer) -> None:
         self._server = server
 
-    def inject(self, port: int, packet: bytes) -> list[tuple[int, bytes]]:
-        """Run a packet to its end."""
+    def dataplane(self) -> DataPlane:
+        """The one that runs."""
         dataplane = self._server.dataplane
         assert dataplane is not None
-        return dataplane.inject(port, packet)
+        return dataplane
+
+    def inject(self, port: int, packet: bytes) -> list[tuple[int, bytes]]:
+        """Run a packet to its end."""
+        return self.dataplane().inject(port, packet)

@@ -35,7 +35,9 @@ class Simplifier:
             known = self._known[id(expr)] = (expr, self._compute(expr))
         return known[1]
 
-    def _compute(self, expr: Expr) -> Expr:
+    def _compute(  # noqa: PLR0911 - one case per operation
+        self, expr: Expr
+    ) -> Expr:
         if not isinstance(expr, Op):
             return expr
         args = tuple(self.of(arg) for arg in expr.args)
@@ -69,7 +71,7 @@ class Simplifier:
         return low >= 0 and high <= largest
 
 
-def shape(expr: Expr) -> Hashable:
+def shape(expr: Expr) -> Hashable:  # noqa: PLR0911 - one case per kind of expression
     """Return what expressions that are alike have in common."""
     match expr:
         case Op(op=">>" | "&", args=(value, Const())):

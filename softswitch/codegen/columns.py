@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 class NotAlike(Exception):
@@ -51,7 +52,7 @@ class SeriesTable:
         trial = self.copy()
         for column in other.all:
             trial.add(column)
-        self.all, self._places = trial.all, trial._places  # noqa: SLF001 - of the same class
+        self.all, self._places = trial.all, trial._places
 
     def copy(self) -> SeriesTable:
         """Return a table with the same lists."""
@@ -64,6 +65,6 @@ class SeriesTable:
 def step_of(values: Sequence[int]) -> int:
     """Return the constant difference of neighbours; NotAlike if there is none."""
     step = values[1] - values[0]
-    if any(b - a != step for a, b in zip(values, values[1:], strict=False)):
+    if any(b - a != step for a, b in pairwise(values)):
         raise NotAlike
     return step

@@ -1,4 +1,4 @@
-"""Primitives and table look-ups of many copies at once."""
+"""Primitives of many copies at once."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from softswitch.codegen.alike import Row, all_ones
 from softswitch.codegen.columns import NotAlike, SeriesTable
-from softswitch.codegen.keys import KeyLayout
 from softswitch.codegen.layout import Layout, c_type
 from softswitch.codegen.locality import FieldKey
+from softswitch.codegen.ranges import Range, unsigned
 from softswitch.codegen.storage import CopyStorage
 from softswitch.codegen.vector import Fits, Vectors, keys_of, operations
 from softswitch.ir import ArrayRef, Const, Expr, Field, HeaderRef, Op, Primitive
-from softswitch.program import Action, RegisterArray, Table
+from softswitch.program import Action, RegisterArray
 
 Mask = str | None
 """C text of the mask of copies that do something; None: all of them do."""
@@ -56,7 +56,6 @@ class CopyCode:
     vectors: Vectors
     storage: CopyStorage
     registers: SeriesTable = field(default_factory=SeriesTable)
-    tables: SeriesTable = field(default_factory=SeriesTable)
     gathered: dict[FieldKey, Gathered] = field(default_factory=dict)
     read: set[FieldKey] = field(default_factory=set)
     registers_read: dict[str, int | None] = field(default_factory=dict)
@@ -118,16 +117,20 @@ class CopyCode:
             yield from self._put_pair(keys, f"({high} & {(1 << width - 64) - 1}u)", low, mask)
             return
         text = self.vectors.number(values)
-        low_end, high_end = self.vectors.range(values)
-        if width < 64 and not (low_end >= 0 and high_end < 1 << width):
-            text = f"({text} & {(1 << width) - 1}u)"
-        yield from self.put(keys, text, mask)
+        bounds = self.vectors.range(values)
+        if not (bounds[0] >= 0 and bounds[1] < 1 << width):
+            bounds = unsigned(width)
+            text = text if width == 64 else f"({text} & {bounds[1]}u)"
+        yield from self.put(keys, text, mask, bounds)
 
-    def put(self, keys: tuple[FieldKey, ...], text: str, mask: Mask) -> Iterator[str]:
+    def put(
+        self, keys: tuple[FieldKey, ...], text: str, mask: Mask, bounds: Range
+    ) -> Iterator[str]:
         """Yield the assignment of a vector, of no more bits than the fields have, to a column."""
         if self.storage.is_private(keys):
             name = self.storage.variable(keys)
-            yield f"{name} = {pick(mask, text, name)};"
+            yield f"{name} = {pick(None if self.storage.is_fresh(keys) else mask, text, name)};"
+            self.storage.note(keys, bounds)
         elif self.layout.program.headers[keys[0][0]].metadata:
             array = self.storage.array(keys)
             yield f"ss_v_store({array}, {pick(mask, text, f'ss_v_load({array})')});"
@@ -141,6 +144,8 @@ class CopyCode:
         self, keys: tuple[FieldKey, ...], high: str, low: str, mask: Mask
     ) -> Iterator[str]:
         old_high, old_low = self.storage.load_pair(keys)
+        mask = None if self.storage.is_fresh(keys) else mask
+        self.storage.note(keys, unsigned(self.storage.width(keys)))
         yield f"{{ const ss_v h_ = {high}, l_ = {low};"
         yield f"  {old_high} = {pick(mask, 'h_', old_high)};"
         yield f"  {old_low} = {pick(mask, 'l_', old_low)}; }}"
@@ -183,7 +188,7 @@ class CopyCode:
             if isinstance(each.value, Const):
                 yield f"if (ss_v_any({each.name})) {place} = ({kind}){each.value.value & mask}u;"
                 continue
-            yield f"for (unsigned e = 0; e < SS_WIDTH; e++)"
+            yield "for (unsigned e = 0; e < SS_WIDTH; e++)"
             value = f"{place} {each.op} {each.name}[e]"
             yield f"    {place} = ({kind})(({value}) & {mask}u);"
 
@@ -218,10 +223,11 @@ class CopyCode:
                 raise NotAlike
             mask = both(mask, f"(ss_v)(i_ < {first.size}u)")
         base = self.storage.hoist("uint64_t", f"(uintptr_t)c->state.r{first.index}")
-        at = f"ss_v_all({base}) + i_ * sizeof *c->state.r{first.index}"
+        start, at = base, f"i_ * sizeof *c->state.r{first.index}"
         if registers[1].name != first.name:
             step = f"SS_ARENA_ROOM({first.size}u * sizeof *c->state.r{first.index})"
-            at = f"{at} + (ss_v_numbers() + k) * {step}"
+            start, at = f"{base} + k * {step}", f"{at} + ss_v_numbers() * {step}"
+        at = f"ss_v_all({start}) + {at}"
         if mask is None:
             return f"{text} const ss_v at_ = {at};", None
         text += f" const ss_v ok_ = {mask};"
@@ -249,7 +255,7 @@ class CopyCode:
             yield from self._put_pair(keys, high, "low_", mask)
         else:
             low = f"(low_ & {(1 << room) - 1}u)" if room < min(width, 64) else "low_"
-            yield from self.put(keys, low, mask)
+            yield from self.put(keys, low, mask, unsigned(min(room, width)))
         yield "}"
 
     def _register_write(
@@ -297,141 +303,6 @@ class CopyCode:
             yield f"    if ({valid}) {{ {valid} = 0; p->x.packet_length -= {size}; }}"
         yield "}"
 
-    # Tables
-
-    def lookup(self, tables: list[Table], mask: Mask) -> Iterator[str]:
-        """Yield the statements that declare the entries e_ at at_, the action_ and hit_."""
-        first = tables[0]
-        layouts = [KeyLayout(table) for table in tables]
-        if any(_form(table) != _form(first) for table in tables):
-            raise NotAlike
-        if first.with_counters or first.support_timeout or first.meter or first.profile:
-            raise NotAlike
-        numbers = [table.index for table in tables]
-        rows = self._key_rows(tables)
-        size = f"sizeof(struct ss_entry{first.index})"
-        which = self.storage.hoist("struct ss_table *", f"c->tables + {first.index}")
-        step = self._table_step(numbers)
-        yield "ss_v at_, hit_, e_;"
-        if layouts[0].kind == "SS_DIRECT":
-            yield from self._direct(tables, layouts[0], rows, which)
-        else:
-            yield from self._scalar_lookup(first, layouts[0], rows, (which, step), mask)
-        yield f"const ss_v missing_ = {both(mask, '~hit_')};"
-        yield "if (ss_v_any(missing_)) {"
-        yield "    uint64_t a_[SS_WIDTH];"
-        yield "    ss_v_store(a_, at_);"
-        yield "    SS_V_EACH(e, missing_)"
-        yield f"        a_[e] = (uintptr_t){which}[{step} * (int)(k + e)].default_entry;"
-        yield "    at_ = ss_v_load(a_);"
-        yield f"    e_ = ss_v_entry(at_, {size});"
-        yield "}"
-        yield f"const ss_v action_ = {self.member(first, 'action')};"
-
-    @staticmethod
-    def member(table: Table, name: str) -> str:
-        """Return the vector of a member of the entries that were looked up."""
-        struct = f"struct ss_entry{table.index}"
-        where = f"offsetof({struct}, {name}), sizeof(({struct} *)0)->{name}"
-        return f"ss_v_member(e_, at_, sizeof({struct}), {where})"
-
-    @staticmethod
-    def _table_step(numbers: list[int]) -> int:
-        step = numbers[1] - numbers[0]
-        if any(b - a != step for a, b in zip(numbers, numbers[1:], strict=False)):
-            raise NotAlike
-        return step
-
-    def _key_rows(self, tables: list[Table]) -> list[Row]:
-        rows: list[Row] = []
-        for i, key in enumerate(tables[0].keys):
-            if key.width > 64:
-                raise NotAlike
-            row: list[Expr] = []
-            for table in tables:
-                part = table.keys[i]
-                header = self.layout.program.headers[part.header]
-                if part.field < 0 or not (header.metadata or part.header in self.layout.views):
-                    raise NotAlike
-                expr: Expr = Field(HeaderRef(part.header), part.field)
-                row.append(expr if part.mask is None else Op("&", (expr, Const(part.mask))))
-            rows.append(tuple(row))
-        return rows
-
-    def _part(self, tables_key_header: int, row: Row) -> str:
-        """Return a part of a key; a field of an invalid header counts as zero."""
-        text = self.vectors.number(row)
-        valid = self.layout.static_valid(tables_key_header)
-        if valid == "1":
-            return text
-        return f"({text} & ss_v_if({self.storage.hoist('bool', valid)}))"
-
-    def _words(self, table: Table, layout: KeyLayout, rows: list[Row]) -> list[str]:
-        words: list[list[str]] = [[] for _ in range(layout.words)]
-        for piece in layout.pieces:
-            text = self._part(table.keys[piece.field].header, rows[piece.field])
-            words[piece.word].append(f"({text} << {piece.shift})" if piece.shift else text)
-        return [" | ".join(terms) for terms in words]
-
-    def _direct(
-        self, tables: list[Table], layout: KeyLayout, rows: list[Row], which: str
-    ) -> Iterator[str]:
-        first = tables[0]
-        base = self.storage.hoist("uint64_t", f"(uintptr_t){which}->entries")
-        [index] = self._words(first, layout, rows)
-        size = f"sizeof(struct ss_entry{first.index})"
-        at = f"ss_v_all({base}) + ({index}) * {size}"
-        if tables[1].name != first.name:
-            self.tables.add([table.name for table in tables])
-            room = f"SS_ARENA_ROOM(((uint64_t){size}) << {layout.bits})"
-            at = f"{at} + (ss_v_numbers() + k) * {room}"
-        yield f"at_ = {at};"
-        yield f"e_ = ss_v_entry(at_, {size});"
-        yield f"hit_ = (ss_v)({self.member(first, 'action')} != 0);"
-
-    def _scalar_lookup(
-        self, table: Table, layout: KeyLayout, rows: list[Row], place: tuple[str, int], mask: Mask
-    ) -> Iterator[str]:
-        """Yield a loop that looks up one copy after the other."""
-        words = self._words(table, layout, rows)
-        for i, word in enumerate(words):
-            yield f"const ss_v k{i}_ = {word};"
-        if layout.lpm_index >= 0:
-            key = table.keys[layout.lpm_index]
-            part = self._part(key.header, rows[layout.lpm_index])
-            yield f"const ss_v f_ = {part} << {64 - key.width};"
-        which, step = place
-        yield "uint64_t a_[SS_WIDTH], found_[SS_WIDTH] = {0};"
-        yield f"ss_v_store(a_, ss_v_all((uintptr_t){which}->default_entry));"
-        yield f"SS_V_EACH(e, {text_of(mask)}) {{"
-        yield f"    const struct ss_table *t = &{which}[{step} * (int)(k + e)];"
-        values = ", ".join(f"k{i}_[e]" for i in range(len(words))) or "0"
-        yield f"    const uint64_t q[] = {{{values}}};"
-        if layout.lpm_index >= 0:
-            count = (layout.lpm_width + 7) // 8
-            yield "    const uint64_t f[] = {f_[e]};"
-            yield f"    const uint32_t root = ss_map_get(&t->map, q, {layout.words});"
-            yield "    if (root == SS_NONE) continue;"
-            yield f"    const uint32_t h = ss_lpm_get(&t->lpm, root, f, {count});"
-        elif layout.kind == "SS_EXACT":
-            yield f"    const uint32_t h = ss_map_get(&t->map, q, {layout.words});"
-        else:
-            yield f"    const uint32_t h = ss_tuples_get(&t->tuples, q, {layout.words});"
-        yield "    if (h == SS_NONE) continue;"
-        yield f"    a_[e] = (uintptr_t)((const struct ss_entry{table.index} *)t->entries + h);"
-        yield "    found_[e] = -UINT64_C(1);"
-        yield "}"
-        yield "at_ = ss_v_load(a_);"
-        yield "hit_ = ss_v_load(found_);"
-        yield f"e_ = ss_v_entry(at_, sizeof(struct ss_entry{table.index}));"
-
-
-def _form(table: Table) -> object:
-    """Return what tables that are alike have in common."""
-    layout = KeyLayout(table)
-    keys = [(key.width, key.header) for key in table.keys]
-    return keys, layout.kind, layout.lpm_index, layout.pieces, len(table.actions)
-
 
 def _reduction(target: Field, values: Row, width: int, fits: Fits) -> tuple[str, Row]:
     """Take values of the form target op rest apart; NotAlike if they have another one."""
@@ -476,4 +347,3 @@ def _expressions(args: Sequence[object]) -> Row:
     if len(found) != len(args):
         raise NotAlike
     return found
-

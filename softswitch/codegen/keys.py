@@ -1,7 +1,9 @@
 """How table keys are packed into 64-bit words, for the generated lookup and the control plane.
 
 A field of up to 64 bits lies within one word; a wider one is cut into pieces of 64 bits from its
-low end. Pieces fill a word from bit 0 on and start a new one when they do not fit.
+low end. Pieces fill a word from bit 0 on and start a new one when they do not fit. Where the key is
+the index of the entry, the last field takes the low bits: keys that only differ in it, the finest
+one mostly, are neighbours in memory.
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ class KeyLayout:
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
         """The pieces in the order of the key."""
+        if self.kind == "SS_DIRECT":
+            return self._index_pieces
         pieces: list[Piece] = []
         word = used = 0
         for index, key in enumerate(self.table.keys):
@@ -59,6 +63,15 @@ class KeyLayout:
                     word, used = word + 1, 0
                 pieces.append(Piece(index, low, width, word, used))
                 used += width
+        return tuple(pieces)
+
+    @property
+    def _index_pieces(self) -> tuple[Piece, ...]:
+        pieces: list[Piece] = []
+        used = self.bits
+        for index, key in enumerate(self.table.keys):
+            used -= key.width
+            pieces.append(Piece(index, 0, key.width, 0, used))
         return tuple(pieces)
 
     @cached_property

@@ -5,8 +5,9 @@ Nothing in the generated text comes from a name in the program: members are numb
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from softswitch.codegen.loads import read_bits
@@ -44,7 +45,7 @@ class Layout:
     """Lvalues of a program's fields, headers and stacks."""
 
     program: Program
-    plan: Plan = field(default_factory=Plan)
+    plan: Plan = dataclasses.field(default_factory=Plan)
 
     @cached_property
     def locals(self) -> dict[tuple[int, int], str]:

@@ -19,6 +19,7 @@ from softswitch.codegen.locality import (
     headers_of,
     node_actions,
 )
+from softswitch.codegen.lookups import LookupCode
 from softswitch.codegen.plan import Roll
 from softswitch.codegen.storage import CopyStorage, Usage
 from softswitch.codegen.vector import Vectors
@@ -44,8 +45,10 @@ class RolledCode:
         written, headers = writes(self.program, self.copies)
         private = self._private(written, usage)
         self.storage = CopyStorage(expressions.layout, usage, written, headers, private)
+        self.storage.assigned_first = self._assigned_first
         self.vectors = Vectors(expressions, self.storage)
         self.code = CopyCode(self.vectors, self.storage)
+        self.lookups = LookupCode(self.vectors, self.storage)
         self.conditions: dict[int, str] = {}
         self.body: list[str] = []
         self.masks: set[int] = set()
@@ -69,7 +72,7 @@ class RolledCode:
         return found.pop()
 
     def _private(self, written: set[FieldKey], usage: Usage) -> set[FieldKey]:
-        """Return shared fields that each copy assigns before it reads them, and nobody else uses."""
+        """Return shared fields that copies assign before they read them, and nobody else uses."""
         result = set()
         for key in written:
             if len(usage.copies.get(key, ())) != self.roll.count or key in usage.foreign:
@@ -223,7 +226,7 @@ class RolledCode:
         if not tables[0].keys:
             raise NotAlike
         self.body.append("{")
-        self.body += self.code.lookup(tables, mask)
+        self.body += self.lookups.lookup(tables, mask)
         first, ran = nodes[0], []
         columns = zip(*(table.actions.values() for table in tables), strict=True)
         for position, numbers in enumerate(columns):
@@ -235,7 +238,7 @@ class RolledCode:
             chosen = both(mask, f"(ss_v)(action_ == {position + 1})")
             self.body.append(f"const ss_v r{position}_ = {chosen};")
             params = [
-                self.code.member(tables[0], f"d{position}.a{i}")
+                self.lookups.member(tables[0], f"d{position}.a{i}")
                 for i in range(len(actions[0].params))
             ]
             self._call(actions, params, f"r{position}_")

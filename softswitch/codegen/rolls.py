@@ -48,7 +48,9 @@ def plan(program: Program) -> Plan:
         finder, start = _Finder(program, pipeline), 0
         while start < len(pipeline.nodes):
             candidate = finder.longest(start)
-            extended = candidate and _with(expressions, finder, candidate, made)
+            extended = None
+            if candidate is not None:
+                extended = _with(expressions, finder, candidate, made)
             if candidate is None or extended is None:
                 start += 1
                 continue
@@ -73,7 +75,7 @@ def _with(
         code.lines()
         arrays.merge(code.storage.arrays)
         registers.merge(code.code.registers)
-        tables.merge(code.code.tables)
+        tables.merge(code.lookups.tables)
     except (NotAlike, UnsupportedConstruct):
         return None
     private = made.private | code.storage.held
@@ -202,5 +204,3 @@ def _shape(program: Program, node: Node, simplify: Simplifier) -> Hashable:
 
 def _action_shape(program: Program, action: int) -> Hashable:
     return tuple(p.op for p in program.actions[action].primitives)
-
-

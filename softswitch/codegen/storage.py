@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from softswitch.codegen.columns import NotAlike, SeriesTable, step_of
 from softswitch.codegen.layout import Layout
 from softswitch.codegen.locality import FieldKey
+from softswitch.codegen.ranges import Range, join
 from softswitch.codegen.vector import Pair
 
 Keys = tuple[FieldKey, ...]
@@ -47,6 +48,8 @@ class CopyStorage:
     private: set[FieldKey]
     arrays: SeriesTable = field(default_factory=SeriesTable)
     params: list[str] = field(default_factory=list)
+    assigned_first: Callable[[FieldKey], bool] = lambda key: False
+    ranges: dict[Keys, Range] = field(default_factory=dict)
     _columns: dict[Keys, str] = field(default_factory=dict)
     _declared: dict[str, str] = field(default_factory=dict)
     _constants: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -104,6 +107,20 @@ class CopyStorage:
         if self.width(keys) > 64:
             self._declared.setdefault(f"{name}h", "{0}")
         return name
+
+    def is_fresh(self, keys: Keys) -> bool:
+        """Return True for the first assignment to a variable that is not read before it.
+
+        Copies that do not take part may get any value: others replace it before they read it.
+        """
+        return keys not in self.ranges and self.assigned_first(keys[0])
+
+    def note(self, keys: Keys, bounds: Range) -> None:
+        """Remember that a variable can have these values from here on."""
+        if self.is_fresh(keys):
+            self.ranges[keys] = bounds
+        else:
+            self.ranges[keys] = join(self.ranges.get(keys, (0, 0)), bounds)
 
     def width(self, keys: Keys) -> int:
         """Return the width of all fields of a column."""

@@ -8,7 +8,7 @@ where the range of a row fits 64 bits, with or without a sign, that is its value
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from softswitch.codegen.alike import Row, Simplifier, all_ones, row_of
@@ -31,6 +31,7 @@ class Storage(Protocol):
     """Where the fields of copies are."""
 
     params: list[str]
+    ranges: dict[tuple[FieldKey, ...], Range]
     written: set[FieldKey]
     written_headers: set[int]
 
@@ -64,6 +65,9 @@ class Vectors:
 
     def range(self, row: Row) -> Range:
         """Return the smallest range that covers all copies."""
+        known = self.storage.ranges.get(tuple(field_keys(row)))
+        if known is not None:
+            return known
         bounds = self.e.ranges.of(row[0])
         for expr in row[1:]:
             bounds = join(bounds, self.e.ranges.of(expr))
@@ -82,9 +86,11 @@ class Vectors:
 
     def number(self, row: Row) -> str:
         """Return the low 64 bits."""
-        if self.is_shared(row):
-            return f"ss_v_all({self.storage.hoist('uint64_t', self.e.modular(row[0], 64))})"
         first = row[0]
+        if isinstance(first, Const) and self.is_shared(row):
+            return f"ss_v_all({first.value & _LOW}u)"
+        if self.is_shared(row):
+            return f"ss_v_all({self.storage.hoist('uint64_t', self.e.modular(first, 64))})"
         if all(isinstance(expr, Const) for expr in row):
             return self.storage.table(tuple(e.value & _LOW for e in row if isinstance(e, Const)))
         if all(isinstance(expr, Field) for expr in row):
@@ -111,7 +117,9 @@ class Vectors:
             raise NotAlike
         return kind.width, kind.signed
 
-    def _operation(self, row: tuple[Op, ...]) -> str:
+    def _operation(  # noqa: PLR0911 - one case per operation
+        self, row: tuple[Op, ...]
+    ) -> str:
         op, arity = row[0].op, len(row[0].args)
         args = [row_of(row, i) for i in range(arity)]
         if op in ("b2d", "d2b") or all(is_bool(expr) for expr in row):
@@ -278,14 +286,17 @@ def _idle(op: str, expr: Expr, row: Row, fits: Fits) -> Op:
 
 def keys_of(row: Row) -> tuple[FieldKey, ...]:
     """Return the fields of a row."""
-    keys = tuple(
-        (expr.header.header, expr.field)
-        for expr in row
-        if isinstance(expr, Field) and isinstance(expr.header, HeaderRef)
-    )
+    keys = tuple(field_keys(row))
     if len(keys) != len(row):
         raise NotAlike
     return keys
+
+
+def field_keys(row: Row) -> Iterator[FieldKey]:
+    """Yield the fields of fixed headers in a row."""
+    for expr in row:
+        if isinstance(expr, Field) and isinstance(expr.header, HeaderRef):
+            yield expr.header.header, expr.field
 
 
 def same_constant(row: Row) -> int:

@@ -115,11 +115,16 @@ SS_INLINE ss_v ss_v_sext(ss_v v, unsigned width)
     return (ss_v)((ss_sv)(v << (64 - width)) >> (64 - width));
 }
 
+/* Addresses by way of memory: taking elements out of a vector costs more. */
+#define SS_V_ADDRESSES(a, at)                                       \
+    uint64_t a[SS_WIDTH] __attribute__((aligned(sizeof(ss_v))));    \
+    ss_v_store(a, at);                                              \
+    __asm__("" : "+m"(a))
+
 /* Numbers of `bytes` bytes at the addresses in a vector. */
 SS_INLINE ss_v ss_v_read(ss_v at, unsigned bytes)
 {
-    uint64_t a[SS_WIDTH];
-    ss_v_store(a, at);
+    SS_V_ADDRESSES(a, at);
 #define SS_AT(type, i) (*(const type *)(uintptr_t)a[i])
 #define SS_AT8(i) SS_AT(uint8_t, i)
 #define SS_AT16(i) SS_AT(uint16_t, i)
@@ -135,8 +140,7 @@ SS_INLINE ss_v ss_v_read(ss_v at, unsigned bytes)
 
 SS_INLINE void ss_v_write(ss_v at, ss_v v, unsigned bytes)
 {
-    uint64_t a[SS_WIDTH];
-    ss_v_store(a, at);
+    SS_V_ADDRESSES(a, at);
     for (unsigned i = 0; i < SS_WIDTH; i++) {
         void *to = (void *)(uintptr_t)a[i];
         switch (bytes) {
@@ -153,8 +157,7 @@ typedef uint64_t ss_v2 __attribute__((vector_size(16)));
 /* Numbers of 128 bits as their halves. */
 SS_INLINE void ss_v_read128(ss_v at, ss_v *high, ss_v *low)
 {
-    uint64_t a[SS_WIDTH];
-    ss_v_store(a, at);
+    SS_V_ADDRESSES(a, at);
 #define SS_CELL(i) (*(const ss_v2 *)(uintptr_t)a[i])
 #if SS_WIDTH == 8
 #define SS_FOUR(i)                                                                             \
@@ -180,8 +183,7 @@ SS_INLINE void ss_v_read128(ss_v at, ss_v *high, ss_v *low)
 
 SS_INLINE void ss_v_write128(ss_v at, ss_v high, ss_v low)
 {
-    uint64_t a[SS_WIDTH];
-    ss_v_store(a, at);
+    SS_V_ADDRESSES(a, at);
 #if SS_WIDTH == 8
     const __m512i x = _mm512_unpacklo_epi64((__m512i)low, (__m512i)high);
     const __m512i y = _mm512_unpackhi_epi64((__m512i)low, (__m512i)high);
