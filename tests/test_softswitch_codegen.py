@@ -10,7 +10,7 @@ import pytest
 
 from controller.artifacts import Artifact
 from softswitch.codegen import generate, locality
-from softswitch.codegen.locality import local_fields
+from softswitch.codegen.layout import Layout
 from softswitch.codegen.views import find_views
 from softswitch.dataplane import DataPlane
 from softswitch.load import load_program
@@ -77,7 +77,7 @@ def test_temporaries_have_no_place_in_the_packets_state() -> None:
     """Nor do constants in a checksum give them one."""
     program = load_program(Artifact.load().device_config)
     assert any(i.kind == "constant" for c in program.calculations for i in c.inputs)
-    assert len(local_fields(program)) > 300
+    assert len(Layout(program).locals) > 300
 
 
 def views_program() -> bytes:

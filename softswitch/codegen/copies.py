@@ -9,6 +9,7 @@ from softswitch.codegen.alike import Row, all_ones
 from softswitch.codegen.columns import NotAlike, SeriesTable
 from softswitch.codegen.layout import Layout, c_type
 from softswitch.codegen.locality import FieldKey
+from softswitch.codegen.plan import Hint
 from softswitch.codegen.ranges import Range, unsigned
 from softswitch.codegen.storage import CopyStorage
 from softswitch.codegen.vector import Fits, Vectors, keys_of, operations
@@ -17,6 +18,9 @@ from softswitch.program import Action, RegisterArray
 
 Mask = str | None
 """C text of the mask of copies that do something; None: all of them do."""
+
+MAX_EXPANSION = 8
+"""Assignments that are followed back to say which cells are touched."""
 
 _REDUCTIONS = frozenset(["|", "&", "^", "+"])
 _NEUTRAL = {"|": "0", "^": "0", "+": "0", "&": "-UINT64_C(1)"}
@@ -57,9 +61,9 @@ class CopyCode:
     storage: CopyStorage
     registers: SeriesTable = field(default_factory=SeriesTable)
     gathered: dict[FieldKey, Gathered] = field(default_factory=dict)
-    read: set[FieldKey] = field(default_factory=set)
     registers_read: dict[str, int | None] = field(default_factory=dict)
-    registers_written: set[str] = field(default_factory=set)
+    assigned: dict[FieldKey, Row] = field(default_factory=dict)
+    hints: list[Hint] = field(default_factory=list)
 
     @property
     def layout(self) -> Layout:
@@ -108,6 +112,7 @@ class CopyCode:
         if len(set(keys)) == 1 and keys[0] not in self.storage.private:
             yield self._gather(targets[0], values, mask)
             return
+        self._remember(keys, values)
         width = self.storage.width(keys)
         kind = self.layout.field_type(targets[0])
         if kind.saturating or kind.varbit or width > 128:
@@ -122,6 +127,35 @@ class CopyCode:
             bounds = unsigned(width)
             text = text if width == 64 else f"({text} & {bounds[1]}u)"
         yield from self.put(keys, text, mask, bounds)
+
+    def _remember(self, keys: tuple[FieldKey, ...], values: Row) -> None:
+        """Remember what variables are likely to hold: what differs from copy to copy."""
+        if self.storage.is_private(keys) and (
+            keys[0] not in self.assigned or not self.vectors.is_shared(values)
+        ):
+            self.assigned.update(dict.fromkeys(keys, values))
+
+    def _hint(self, registers: list[RegisterArray], index: Row) -> None:
+        """Note which cells are touched, by what is known before the first copy."""
+        names = tuple(register.name for register in registers)
+        if len(set(names)) > 1 and all(hint.registers != names for hint in self.hints):
+            row = tuple(self._expanded(expr, k, 0) for k, expr in enumerate(index))
+            self.hints.append(Hint(names, row))
+
+    def _expanded(self, expr: Expr, copy: int, depth: int) -> Expr:
+        if isinstance(expr, Field) and depth < MAX_EXPANSION:
+            [key] = keys_of((expr,))
+            known = self.assigned.get(key)
+            return expr if known is None else self._expanded(known[copy], copy, depth + 1)
+        if isinstance(expr, Op):
+            return Op(expr.op, tuple(self._expanded(arg, copy, depth) for arg in expr.args))
+        return expr
+
+    def prefetch(self, hint: Hint) -> Iterator[str]:
+        """Yield the statements that ask for cells."""
+        registers = [self.layout.program.register_arrays[name] for name in hint.registers]
+        opening, _ = self._cells(registers, hint.index, None)
+        yield f"{opening} ss_v_prefetch(at_); }}"
 
     def put(
         self, keys: tuple[FieldKey, ...], text: str, mask: Mask, bounds: Range
@@ -238,6 +272,7 @@ class CopyCode:
         self, targets: tuple[Field, ...], registers: list[RegisterArray], index: Row, mask: Mask
     ) -> Iterator[str]:
         self._note(registers, write=False)
+        self._hint(registers, self.vectors.simple(index))
         opening, mask = self._cells(registers, index, mask)
         yield opening
         keys, width = keys_of(targets), registers[0].width

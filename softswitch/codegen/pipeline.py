@@ -80,7 +80,8 @@ class PipelineCode:
             elif i == roll.start:
                 yield f"N{i}: __attribute__((unused));"
                 usage = usage_of(self.program, self.pipeline, roll)
-                code = RolledCode(self.e, self.pipeline, roll, usage)
+                hints = [hint for place, hint in self.plan.hints if place == roll]
+                code = RolledCode(self.e, self.pipeline, roll, usage, hints)
                 yield from (f"    {line}" for line in code.lines())
                 yield f"    {self._go(roll.after, (start, stop))}"
         yield "}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from softswitch.codegen.columns import SeriesTable
-from softswitch.ir import Node
+from softswitch.ir import Expr, Node
 from softswitch.program import Pipeline, Program
 
 
@@ -39,6 +39,14 @@ class Roll:
 
 
 @dataclass(frozen=True)
+class Hint:
+    """Cells that a roll is going to touch: one register per copy, and an index into each."""
+
+    registers: tuple[str, ...]
+    index: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """Rolls, and what must lie at constant distances for them.
 
@@ -48,6 +56,7 @@ class Plan:
         registers: register arrays, by name, that follow one another in memory.
         tables: directly indexed tables, likewise.
         private: fields that only vector variables hold.
+        hints: for some rolls, cells that a later one touches: memory is asked for them early.
     """
 
     rolls: tuple[Roll, ...] = ()
@@ -55,6 +64,7 @@ class Plan:
     registers: SeriesTable = field(default_factory=SeriesTable)
     tables: SeriesTable = field(default_factory=SeriesTable)
     private: frozenset[tuple[int, int]] = frozenset()
+    hints: tuple[tuple[Roll, Hint], ...] = ()
 
     def single_nodes(self, program: Program) -> Iterator[Node]:
         """Yield the nodes of both pipelines that are in no roll."""

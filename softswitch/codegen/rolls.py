@@ -7,18 +7,25 @@ becomes a roll if its code can be made, which is where every difference is looke
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
 
 from softswitch.codegen import locality
 from softswitch.codegen.alike import Simplifier, shape
 from softswitch.codegen.columns import NotAlike
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import Layout
-from softswitch.codegen.locality import FieldKey, fixed_call, headers_of, node_actions, node_fields
-from softswitch.codegen.plan import Plan, Roll
+from softswitch.codegen.locality import (
+    FieldKey,
+    fields_of,
+    fixed_call,
+    headers_of,
+    node_actions,
+    node_fields,
+)
+from softswitch.codegen.plan import Hint, Plan, Roll
 from softswitch.codegen.ranges import Ranges
-from softswitch.codegen.rolled import RolledCode, edges_of
+from softswitch.codegen.rolled import RolledCode, edges_of, writes
 from softswitch.codegen.storage import Usage
 from softswitch.errors import UnsupportedConstruct
 from softswitch.ir import ConditionNode, Node, TableNode
@@ -78,12 +85,40 @@ def _with(
         tables.merge(code.lookups.tables)
     except (NotAlike, UnsupportedConstruct):
         return None
+    hints = [*made.hints, *_places(expressions, finder, made, code)]
     private = made.private | code.storage.held
-    return Plan((*made.rolls, roll), arrays, registers, tables, private)
+    return Plan((*made.rolls, roll), arrays, registers, tables, private, tuple(hints))
+
+
+def _places(
+    expressions: Expressions, finder: _Finder, made: Plan, code: RolledCode
+) -> Iterator[tuple[Roll, Hint]]:
+    """Yield where cells can be asked for: in the roll before, if their place is known there."""
+    before = [r for r in made.rolls if r.pipeline == finder.pipeline.name]
+    if not before or before[-1].count != code.roll.count:
+        return
+    place = before[-1]
+    nodes = finder.pipeline.nodes[place.start : code.roll.stop]
+    written, headers = writes(finder.program, [nodes])
+    for hint in code.code.hints:
+        if written.intersection(fields_of(hint.index)) or headers.intersection(
+            headers_of(hint.index)
+        ):
+            continue
+        try:
+            RolledCode(
+                expressions, finder.pipeline, place, finder.usage(_Candidate(place, 0)), [hint]
+            ).lines()
+        except (NotAlike, UnsupportedConstruct):
+            continue
+        yield place, hint
 
 
 def _in_one_piece(program: Program, made: Plan) -> Plan:
     """Return the plan without rolls whose arrays would have to outlive a piece of a pipeline."""
+    pieces = {p.name: locality.cut(program, p, made) for p in (program.ingress, program.egress)}
+    if made.hints and any(len(chunks) > 1 for chunks in pieces.values()):
+        made = replace(made, hints=())  # what an index is made of may be another piece's own
     places = locality.local_fields(program, made)
     for array in made.arrays.all:
         owners = {places.get(key) for key in array if isinstance(key, tuple)}

@@ -92,6 +92,8 @@ class CopyStorage:
             if keys[0] not in self.private:
                 raise NotAlike
             return True
+        if all(header in self.layout.views for header, _ in keys):
+            return False
         if any(self.usage.copies.get(key) != {k} for k, key in enumerate(keys)):
             raise NotAlike
         if not all(self.layout.program.headers[header].metadata for header, _ in keys):

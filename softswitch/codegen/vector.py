@@ -90,7 +90,7 @@ class Vectors:
         if isinstance(first, Const) and self.is_shared(row):
             return f"ss_v_all({first.value & _LOW}u)"
         if self.is_shared(row):
-            return f"ss_v_all({self.storage.hoist('uint64_t', self.e.modular(first, 64))})"
+            return self.storage.hoist("ss_v", f"ss_v_all({self.e.modular(first, 64)})")
         if all(isinstance(expr, Const) for expr in row):
             return self.storage.table(tuple(e.value & _LOW for e in row if isinstance(e, Const)))
         if all(isinstance(expr, Field) for expr in row):
@@ -179,8 +179,8 @@ class Vectors:
         if self.is_shared(row):
             text = self.e.modular(row[0], 128)
             parts = [f"(uint64_t)({text} >> 64)", f"(uint64_t)({text})"]
-            first, second = (f"ss_v_all({self.storage.hoist('uint64_t', p)})" for p in parts)
-            return first, second
+            high_text, low_text = (self.storage.hoist("ss_v", f"ss_v_all({p})") for p in parts)
+            return high_text, low_text
         if all(isinstance(expr, Field) for expr in row):
             if {self._kind(expr) for expr in row} != {self._kind(row[0])}:
                 raise NotAlike

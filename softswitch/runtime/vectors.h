@@ -141,6 +141,7 @@ SS_INLINE ss_v ss_v_read(ss_v at, unsigned bytes)
 SS_INLINE void ss_v_write(ss_v at, ss_v v, unsigned bytes)
 {
     SS_V_ADDRESSES(a, at);
+#pragma GCC unroll 8
     for (unsigned i = 0; i < SS_WIDTH; i++) {
         void *to = (void *)(uintptr_t)a[i];
         switch (bytes) {
@@ -150,6 +151,15 @@ SS_INLINE void ss_v_write(ss_v at, ss_v v, unsigned bytes)
         default: *(uint64_t *)to = v[i];
         }
     }
+}
+
+/* Asks memory for what is at the addresses in a vector, to be written; any address will do. */
+SS_INLINE void ss_v_prefetch(ss_v at)
+{
+    SS_V_ADDRESSES(a, at);
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < SS_WIDTH; i++)
+        __builtin_prefetch((const void *)(uintptr_t)a[i]);
 }
 
 typedef uint64_t ss_v2 __attribute__((vector_size(16)));
@@ -198,6 +208,7 @@ SS_INLINE void ss_v_write128(ss_v at, ss_v high, ss_v low)
     SS_PUT(7, y, 3);
 #undef SS_PUT
 #else
+#pragma GCC unroll 8
     for (unsigned i = 0; i < SS_WIDTH; i++)
         *(ss_v2 *)(uintptr_t)a[i] = (ss_v2){low[i], high[i]};
 #endif
