@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from controller.identify import Heat
 from host_stack.errors import BadInput
-from host_stack.npz import reading_npz, vector, whole
+from host_stack.npz import reading_npz, require_size, vector, whole
 from host_stack.placement import Keys
 
 SCHEMA_VERSION = 1
+MAX_FILE_BYTES = 1 << 28
+"""Of a hot set file, unpacked: 16 million keys, many times what a switch holds."""
 _RARE = 5
 """Counts up to here are corrected."""
 _ENOUGH = 20
@@ -84,7 +86,11 @@ class KeyCounts:
         return Heat(self.keys, share, max(1, self.examples // batch))
 
     def save(self, path: Path) -> None:
-        """Write .npz (schema 1: `schema`, `keys`, `counts`, `examples`, `num_keys`)."""
+        """Write .npz (schema 1: `schema`, `keys`, `counts`, `examples`, `num_keys`).
+
+        Raises `BadInput` if it is larger than `load` reads.
+        """
+        require_size("hot set", MAX_FILE_BYTES, self.keys, self.counts)
         np.savez_compressed(
             path,
             schema=np.int64(SCHEMA_VERSION),
@@ -97,7 +103,7 @@ class KeyCounts:
     @classmethod
     def load(cls, path: Path) -> KeyCounts:
         """Read a file of `save`; `BadInput` if it is none."""
-        with reading_npz(path, "hot set") as file:
+        with reading_npz(path, "hot set", MAX_FILE_BYTES) as file:
             if whole(file, "schema") != SCHEMA_VERSION:
                 raise BadInput(
                     f"{path}: schema {int(file['schema'])}, this version reads {SCHEMA_VERSION}"

@@ -37,6 +37,8 @@ UNREADABLE = (
     zlib.error,
 )
 """What zipfile and numpy raise for files that are damaged or something else."""
+_OVERHEAD_BYTES = 1 << 16
+"""More than headers of arrays and single numbers take."""
 _ARCHIVE = b"PK\x03\x04"
 """How an archive begins; numpy takes anything else for a pickle, and advises to trust it."""
 
@@ -66,6 +68,13 @@ def reading_npz(
     except UNREADABLE as error:
         reason = str(error).split("\n", maxsplit=1)[0] or type(error).__name__
         raise BadInput(f"{where} is not a {what}: {reason}") from error
+
+
+def require_size(what: str, max_bytes: int, *arrays: NDArray[Any]) -> None:
+    """Raise `BadInput` if a file of these arrays is larger than `reading_npz` may read."""
+    size = sum(array.nbytes for array in arrays) + _OVERHEAD_BYTES
+    if size > max_bytes:
+        raise BadInput(f"{what} of {size} bytes: allowed are {max_bytes}; write less at once")
 
 
 def whole(file: NpzFile, name: str) -> int:

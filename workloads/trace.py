@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from host_stack.npz import reading_npz, vector, whole
+from host_stack.npz import reading_npz, require_size, vector, whole
 from workloads.errors import WorkloadError
 from workloads.examples import Int64Array
 
 SCHEMA_VERSION = 1
+MAX_FILE_BYTES = 1 << 31
+"""Of a trace file, unpacked: about 2.7 · 10^8 keys."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,11 @@ class KeyTrace:
         return (self.keys[start:end] for start, end in pairwise(self.indptr))
 
     def save(self, path: Path) -> None:
-        """Write the trace as .npz (schema 1: `schema`, `indptr`, `keys`, `num_keys`)."""
+        """Write the trace as .npz (schema 1: `schema`, `indptr`, `keys`, `num_keys`).
+
+        Raises `BadInput` if it is longer than `load` reads.
+        """
+        require_size("trace of keys", MAX_FILE_BYTES, self.indptr, self.keys)
         np.savez_compressed(
             path,
             schema=np.int64(SCHEMA_VERSION),
@@ -74,7 +80,7 @@ class KeyTrace:
     @classmethod
     def load(cls, path: Path) -> KeyTrace:
         """Read a trace written by `save`; `BadInput` if the file is none."""
-        with reading_npz(path, "trace of keys") as file:
+        with reading_npz(path, "trace of keys", MAX_FILE_BYTES) as file:
             if whole(file, "schema") != SCHEMA_VERSION:
                 raise WorkloadError(
                     f"{path}: schema {int(file['schema'])}, this version reads {SCHEMA_VERSION}"
