@@ -72,7 +72,7 @@ class EmbeddingModel:
     ) -> None:
         """Make a model; features `field_starts[i]` up to `field_starts[i + 1]` are of field i."""
         self.num_features = num_features
-        self.dim = dim
+        self.dim = self.width = dim
         self.hidden = hidden
         self.fields = len(field_starts) - 1
         self.field_starts = field_starts

@@ -33,6 +33,7 @@ class FactorisationMachine:
     ) -> None:
         self.num_features = num_features
         self.rank = rank
+        self.width = rank + 1
         self.num_keys = num_features * (rank + 1) + 1
         self._loss = loss
         self._initial_bias = initial_bias

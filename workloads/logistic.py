@@ -20,6 +20,7 @@ class LogisticRegression:
     """
 
     name = "lr"
+    width = 1
 
     def __init__(self, num_features: int, loss: Loss, *, initial_bias: float, l2: float) -> None:
         self.num_features = num_features

@@ -25,10 +25,14 @@ DLRM_DEFAULTS: Mapping[str, float] = {"dim": 8, "hidden": 16, "l2": 0.0, "init_s
 
 
 class Model(Protocol):
-    """What training needs of a model; their modules say the details."""
+    """What training needs of a model; their modules say the details.
+
+    Feature f owns the `width` consecutive keys from f · `width`.
+    """
 
     name: str
     num_features: int
+    width: int
     num_keys: int
 
     def initial_params(self, seed: int) -> Float32Array:

@@ -24,6 +24,7 @@ class TablePart:
     def __init__(self, whole: EmbeddingModel, seed: int) -> None:
         self.whole = whole
         self.num_features = whole.num_features
+        self.width = whole.width
         self.num_keys = whole.num_keys - whole.num_dense
         self.dense: Float32Array = whole.initial_params(seed)[self.num_keys :]
 

@@ -18,9 +18,10 @@ from controller.placing.documents import (
 )
 from controller.placing.measure import Cost, Round, measure, rounds_of
 from controller.placing.methods import METHODS, Data, place
+from host_stack.distinct import distinct
 from host_stack.errors import BadInput
 from host_stack.layout import BITMAP_LANES, Layout
-from host_stack.placement import Keys
+from host_stack.placement import Keys, Placement
 from workloads.progress import progress
 from workloads.workload import Workload
 
@@ -42,12 +43,16 @@ class Trace:
         data: training documents, for methods.
         rounds: pushes of the held-out part.
         layout: of the switch.
+        width: consecutive keys of a feature: the dimension of an embedding.
+        features: that own keys so, from key 0 on.
     """
 
     counts: KeyCounts
     data: Data
     rounds: list[Round]
     layout: Layout
+    width: int
+    features: int
 
     @classmethod
     def of(cls, workload: Workload, sample: float, rounds: int, seed: int, layout: Layout) -> Trace:
@@ -62,7 +67,10 @@ class Trace:
         held = list(example_keys(workload.model, workload.test, MAX_DOCUMENTS, seed))
         pushes = deal(held, batch, rounds * workers, seed)
         counts = KeyCounts.of(*workload.sample_counts(sample, seed))
-        return cls(counts, data, rounds_of(pushes, workers), layout)
+        model = workload.model
+        return cls(
+            counts, data, rounds_of(pushes, workers), layout, model.width, model.num_features
+        )
 
     @property
     def keys_per_push(self) -> float:
@@ -83,6 +91,7 @@ class Result:
     cost: Cost
     rows: int
     pairs: int
+    rows_per_embedding: float | None
     place_s: float
 
     @property
@@ -99,6 +108,7 @@ class Result:
             **asdict(self.cost),
             "rows": self.rows,
             "paired_rows": self.pairs,
+            "rows_per_embedding": self.rows_per_embedding,
             "place_s": self.place_s,
         }
 
@@ -115,9 +125,25 @@ def compare(trace: Trace, hot: Keys, methods: tuple[str, ...] = tuple(METHODS)) 
             place_s = time.perf_counter() - started
             cost = measure(placement, trace.rounds)
             pairs = len(placement.pairs)
-            results.append(Result(method, cost, placement.used_rows, pairs, place_s))
+            spread = rows_per_embedding(placement, trace.width, trace.features)
+            results.append(Result(method, cost, placement.used_rows, pairs, spread, place_s))
             advance(1)
     return results
+
+
+def rows_per_embedding(placement: Placement, width: int, features: int) -> float | None:
+    """Over how many rows the keys of an embedding are spread, on average.
+
+    Of features whose `width` keys are all placed; None if there are none, or keys are alone.
+    """
+    owned = np.flatnonzero(placement.keys < width * features)
+    feature = placement.keys[owned].astype(np.int64) // width
+    placed = np.bincount(feature, minlength=features) == width
+    if width == 1 or not placed.any():
+        return None
+    whole = owned[placed[feature]]
+    pairs = placement.keys[whole].astype(np.int64) // width * placement.layout.rows
+    return len(distinct(pairs + placement.rows[whole])) / int(placed.sum())
 
 
 def curves(trace: Trace) -> list[SizeCurve]:
@@ -141,6 +167,7 @@ def report(
         **conditions,
         "lanes": trace.layout.lanes,
         "workers": trace.data.workers,
+        "embedding_width": trace.width,
         "rounds": len(trace.rounds),
         "documents": len(trace.data.documents),
         "server_bytes_without_hot_set": nothing,
