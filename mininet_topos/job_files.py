@@ -6,6 +6,7 @@ from pathlib import Path
 
 from controller.artifacts import Artifact
 from controller.keeper.config import KeeperConfig, Placed
+from controller.placing.blocks import block_rows
 from controller.tables import Attachment
 from host_stack.job import DEFAULT_TIMEOUTS_S, Job
 from host_stack.placement import Placement, heat_based
@@ -113,7 +114,6 @@ class JobFiles:
 
     def keeper(self, socket: Path) -> KeeperConfig:
         """What the controller must know."""
-        rows = max(1, self._plan.placement.used_rows)
         return KeeperConfig(
             socket=str(socket),
             address=GRPC_ADDRESS,
@@ -125,7 +125,7 @@ class JobFiles:
             placed=_PLACED[self._mode],
             slot=JOB_SLOT,
             row_base=0,
-            rows=1 << (rows - 1).bit_length(),
+            rows=block_rows(self._plan.placement.used_rows),
             group_id=GROUP_ID,
             has_detour=self._options.backup_path,
         )
