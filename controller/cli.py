@@ -18,9 +18,10 @@ from controller.cli_doctor import completion, doctor
 from controller.cli_identify import identify
 from controller.cli_place import place_keys
 from controller.cli_status import status
+from controller.outputs import check_file
 from controller.placing.methods import METHODS
 from controller.targets import EMULATED
-from host_stack.errors import BadInput, LibraError
+from host_stack.errors import LibraError
 from host_stack.progress import BSP, FORMS
 from mininet_topos.faults import FaultPlan
 from mininet_topos.options import MODES, RunOptions
@@ -169,8 +170,7 @@ def run(
 
     Ends with run.json, plots and report.html in OUT/<time>; OUT/latest points there.
     """
-    if json_path is not None and (json_path.is_dir() or not json_path.parent.is_dir()):
-        raise BadInput(f"--json {json_path}: it must be a file in a folder that exists")
+    check_file("--json", json_path)
     options = RunOptions(
         dataset=dataset,
         model=model or default_model(dataset),

@@ -22,8 +22,10 @@ from controller.drift import Policy
 from controller.drift_trace import Followed, follow
 from controller.identification import HeldOut, Identified, Judged
 from controller.key_counts import KeyCounts
+from controller.outputs import check_file, check_folder
 from controller.update_plot import draw_updates
 from host_stack.errors import BadInput
+from host_stack.layout import MAX_ROUND
 from host_stack.placement import Keys
 from workloads.datasets import KNOWN
 from workloads.models import default_model
@@ -86,8 +88,12 @@ def identify(
     Writes hot.npz (the hot set of the first sample), identify.json and updates.png into OUT; with
     --save-traces also the pushes of the test part, and those of the training part in order.
     """
-    if json_path is not None and (json_path.is_dir() or not json_path.parent.is_dir()):
-        raise BadInput(f"--json {json_path}: it must be a file in a folder that exists")
+    check_file("--json", json_path)
+    check_folder("--out", out)
+    if window is not None and not 1 <= window <= MAX_ROUND:
+        raise BadInput(f"--window {window}: allowed are 1 to {MAX_ROUND} rounds")
+    if window is not None and not drift and trace is None:
+        raise BadInput("--window goes with --drift or --trace")
     if not 1 <= seeds <= MAX_SEEDS:
         raise BadInput(f"--seeds {seeds}: allowed are 1 to {MAX_SEEDS}")
     size = None if hot == "auto" else _size(hot)

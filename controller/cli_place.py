@@ -13,8 +13,11 @@ from rich.table import Table
 
 from controller.artifacts import Artifact
 from controller.byte_model import hot_set_size
+from controller.cli_share import share
 from controller.key_counts import KeyCounts
+from controller.outputs import check_file, check_folder, check_new_file
 from controller.placing import compare as comparing
+from controller.placing.blocks import on_switch
 from controller.placing.compare import Trace
 from controller.placing.documents import training_documents
 from controller.placing.methods import BEST, METHODS, Data, check_method, place
@@ -40,7 +43,9 @@ def place_keys(
     trace: Annotated[
         Path | None, typer.Option(help="With --hot-file: a trace of keys, to see which meet.")
     ] = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = BEST,
+    method: Annotated[
+        str | None, typer.Option(help=f"One of {', '.join(METHODS)}; default: {BEST}.")
+    ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Measure all methods on held-out data.")
     ] = False,
@@ -58,6 +63,14 @@ def place_keys(
     lanes: Annotated[
         int | None, typer.Option(help="For --compare: other lanes than the compiled program has.")
     ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Rows of the switch that the job may have; default: all of them."),
+    ] = None,
+    job: Annotated[
+        list[Path] | None,
+        typer.Option(help="A job's placement, to share a switch with others; repeated."),
+    ] = None,
     rounds: Annotated[int, typer.Option(help="Held-out rounds of --compare.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the split, the sample and the pushes.")] = 1,
     out: Annotated[
@@ -65,35 +78,51 @@ def place_keys(
         typer.Option(help="The placement's file; with --compare the folder of its results."),
     ] = None,
     json_path: Annotated[
-        Path | None, typer.Option("--json", help="With --compare: also write compare.json there.")
+        Path | None,
+        typer.Option("--json", help="With --compare or --job: a file for the results."),
     ] = None,
 ) -> None:
     """Place a hot set on the switch's lanes and rows, or compare all methods of doing so.
 
     Writes OUT (placement.npz unless given), or with --compare compare.json, methods.png and
-    sizes.png into the folder OUT (out/place unless given).
+    sizes.png into the folder OUT (out/place unless given). With --job, once for each of several
+    jobs, tells which rows of one switch each may have.
     """
     layout = Artifact.load().layout
-    check_method(method)
+    check_file("--json", json_path)
+    if job:
+        given = {"--dataset": dataset, "--hot-file": hot_file, "--trace": trace, "--rows": rows}
+        given |= {"--method": method, "--hot": hot, "--lanes": lanes, "--out": out}
+        _refuse("go with --job", given | {"--compare": compare or None})
+        share(job, layout, json_path)
+        return
+    if method is not None:
+        check_method(method)
     if hot is not None and hot < 0:
         raise BadInput(f"--hot {hot}: it must be 0 or more")
     _check_files(hot_file, trace, compare)
     if compare:
         if dataset is None:
             raise BadInput("--compare needs a --dataset, whose held-out part the methods meet")
+        _refuse("go with --compare", {"--method": method, "--rows": rows})
         if not 0 < rounds <= MAX_ROUNDS:
             raise BadInput(f"--rounds {rounds}: allowed are 1 to {MAX_ROUNDS}")
         if lanes is not None:
             layout = Layout(lanes, layout.rows, layout.window, layout.program)
+        folder = out or Path("out/place")
+        check_folder("--out", folder)
         workload = _open(dataset, model, seed, workers, batch)
-        _compare(workload, layout, hot, sample, rounds, seed, out or Path("out/place"), json_path)
+        _compare(workload, layout, hot, sample, rounds, seed, folder, json_path)
         return
     for name, value in (("--lanes", lanes), ("--json", json_path)):
         if value is not None:
             raise BadInput(f"{name} goes with --compare")
     if (dataset is None) == (hot_file is None):
         raise BadInput("give either --dataset or --hot-file")
-    require_fit(hot or 0, layout)  # before files and data are read
+    path = out or Path("placement.npz")
+    check_new_file("--out", path)  # before files and data are read
+    block = layout if rows is None else _block(rows, layout)
+    require_fit(hot or 0, block)
     if hot_file is not None:
         counts = KeyCounts.load(hot_file)
         data = Data(_pushes(trace, counts), 1, workers, seed)
@@ -101,10 +130,10 @@ def place_keys(
         workload = _open(str(dataset), model, seed, workers, batch)
         counts = KeyCounts.of(*workload.sample_counts(sample, seed))
         data = Data(training_documents(workload, seed), batch, workers, seed)
-        hot = hot_set_size(counts.heat(batch), workers, layout) if hot is None else hot
+        hot = hot_set_size(counts.heat(batch), workers, block) if hot is None else hot
     ranked = counts.top(len(counts) if hot is None else hot).keys
-    placement = place(method, ranked, layout, data)
-    path = out or Path("placement.npz")
+    method = method or BEST
+    placement = on_switch(place(method, ranked, block, data), layout)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         placement.save(file)
@@ -112,6 +141,20 @@ def place_keys(
         f"{len(placement):,} keys placed by method {method}: {placement.used_rows:,} rows of "
         f"{layout.lanes} lanes, {len(placement.pairs)} of them with second cells; {path}"
     )
+
+
+def _refuse(why: str, options: dict[str, Any]) -> None:
+    """Raise `BadInput` for the first option that was given."""
+    for name, value in options.items():
+        if value is not None:
+            raise BadInput(f"{name} does not {why}")
+
+
+def _block(rows: int, layout: Layout) -> Layout:
+    """The layout as a job sees it that may have so many rows."""
+    if not 0 < rows <= layout.rows or rows & (rows - 1):
+        raise BadInput(f"--rows {rows}: allowed are powers of two up to {layout.rows}")
+    return Layout(layout.lanes, rows, layout.window, layout.program)
 
 
 def _check_files(hot_file: Path | None, trace: Path | None, compare: bool) -> None:
@@ -150,8 +193,6 @@ def _compare(
     out: Path,
     json_path: Path | None,
 ) -> None:
-    if json_path is not None and (json_path.is_dir() or not json_path.parent.is_dir()):
-        raise BadInput(f"--json {json_path}: it must be a file in a folder that exists")
     trace = Trace.of(workload, sample, rounds, seed, layout)
     sizes = comparing.curves(trace)
     if hot is None:

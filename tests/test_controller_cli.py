@@ -219,10 +219,37 @@ def test_results_folders_do_not_collide(tmp_path: Path) -> None:
     assert len(list((tmp_path / "out").iterdir())) == 3
 
 
+def test_interrupted_while_modules_are_imported() -> None:
+    """One line and the exit code of an interrupt, no traceback."""
+    script = """
+import importlib.abc, sys
+
+class Interrupt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "controller.cli":
+            raise KeyboardInterrupt
+
+from controller.entry import main
+sys.meta_path.insert(0, Interrupt())
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=240
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def test_the_installed_command() -> None:
     """The same as a process of its own: nothing on stdout, one line on stderr."""
     done = subprocess.run(
-        [sys.executable, "-m", "controller.cli", "run", "--workers", "0"],
+        [
+            sys.executable,
+            "-c",
+            "from controller.entry import main; main()",
+            "run",
+            "--workers",
+            "0",
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 from controller.artifacts import Artifact
 from controller.cli import app
 from controller.key_counts import KeyCounts
+from controller.placing.blocks import blocks_of
 from controller.placing.methods import METHODS
+from host_stack.layout import Layout
 from host_stack.placement import Placement
 from workloads.trace import KeyTrace
 
@@ -57,6 +59,19 @@ def test_all_methods_are_compared(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results" / "compare.json").read_text()) == report
 
 
+def test_embeddings_stay_together(tmp_path: Path) -> None:
+    """The keys of a feature share a row, or two where one is full, by all but hash."""
+    record = tmp_path / "compare.json"
+    options = ("--model", "dlrm:dim=4", "--batch", "32", "--hot", "500", "--json", str(record))
+    libra("--compare", "--dataset", DATASET, *options, "--out", str(tmp_path))
+    report = json.loads(record.read_text())
+    assert report["embedding_width"] == 4
+    spread = {name: entry["rows_per_embedding"] for name, entry in report["methods"].items()}
+    assert spread["hash"] > 1.5
+    for name in ("sequential", "heat", "cooccurrence", "two-cells"):
+        assert 1 <= spread[name] < 1.2
+
+
 def test_a_data_set_is_placed(tmp_path: Path) -> None:
     """By the best method, and as many keys as pay, on the compiled program's layout."""
     path = tmp_path / "new" / "placement.npz"
@@ -82,6 +97,26 @@ def test_a_hot_set_file_is_placed(tmp_path: Path) -> None:
     assert "a model of 6 keys" in refused(*hot, "--trace", str(tmp_path / "trace.npz"), *out)
 
 
+def test_several_jobs_share_a_switch(tmp_path: Path) -> None:
+    """Each has the rows that it may have at most, and a block of its own."""
+    files = [tmp_path / f"{name}.npz" for name in "ab"]
+    for path, rows in zip(files, (16, 64), strict=True):
+        libra("--dataset", DATASET, "--hot", "300", "--rows", str(rows), "--out", str(path))
+        placement = Placement.load(path)
+        assert placement.used_rows <= rows
+        assert placement.layout == Artifact.load().layout
+    record = tmp_path / "jobs.json"
+    shown = libra("--job", str(files[0]), "--job", str(files[1]), "--json", str(record))
+    assert shown.split()[:8] == ["placement", "keys", "rows", "in", "use", "first", "row", "rows"]
+    jobs = json.loads(record.read_text())["jobs"]
+    used = [Placement.load(path).used_rows for path in files]
+    told = [(job["row_base"], job["rows"]) for job in jobs]
+    assert told == [(block.row_base, block.rows) for block in blocks_of(used, placement.layout)]
+    other = Placement(*(np.zeros(0, kind) for kind in "Qll"), Layout(32, 64, 256, 1))
+    other.save(files[0])
+    assert "rows is 8192 here and 64 at" in refused("--job", str(files[0]))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -101,6 +136,16 @@ def test_a_hot_set_file_is_placed(tmp_path: Path) -> None:
             "the held-out part has 300",
         ),
         (["--compare"], "--compare needs a --dataset"),
+        (["--compare", "--dataset", DATASET, "--method", "heat"], "--method does not go with"),
+        (["--compare", "--dataset", DATASET, "--rows", "64"], "--rows does not go with --compare"),
+        (["--compare", "--dataset", DATASET, "--out", "/dev/null/x"], "/dev/null is not a folder"),
+        (["--dataset", DATASET, "--out", "/dev/null/x.npz"], "/dev/null is not a folder"),
+        (["--dataset", DATASET, "--out", "/"], "/: it is a folder; name a file"),
+        (["--dataset", DATASET, "--rows", "100"], "--rows 100: allowed are powers of two up to"),
+        (["--dataset", DATASET, "--rows", "8", "--hot", "257"], "32 lanes of 8 rows hold 256"),
+        (["--job", "a.npz", "--hot", "5"], "--hot does not go with --job"),
+        (["--job", "a.npz", "--compare"], "--compare does not go with --job"),
+        (["--job", "nowhere.npz"], "is not a placement file"),
         (["--compare", "--dataset", DATASET, "--rounds", "0"], "allowed are 1 to"),
         (["--compare", "--dataset", DATASET, "--lanes", "5"], "allowed are 8, 16, 32, 64"),
         (["--compare", "--dataset", DATASET, "--json", "/nowhere/x.json"], "a folder that exists"),
