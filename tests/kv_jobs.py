@@ -13,7 +13,9 @@ from host_stack.kv import KVConfig, KVMeta, KVPairs, KVServer, Node, Role
 from host_stack.kv.scheduler import run_scheduler
 
 HOST = "127.0.0.1"
-LIMIT_S = 30.0
+LIMIT_S = 120.0
+COMMON = {"heartbeat_interval_s", "heartbeat_timeout_s", "resend_timeout_s", "local"}
+"""Of a configuration: what all nodes of a job need."""
 
 
 class AddingStore:
@@ -72,7 +74,7 @@ def config(role: Role, port: int, workers: int, servers: int, **changes: Any) ->
 
 
 def start_scheduler(
-    workers: int, servers: int, lifetime_s: float = LIMIT_S
+    workers: int, servers: int, lifetime_s: float = LIMIT_S, **changes: Any
 ) -> tuple[int, Future[None]]:
     """Run a scheduler in a thread; return its port and the future of its end."""
     ready = threading.Event()
@@ -85,7 +87,7 @@ def start_scheduler(
 
     pool = ThreadPoolExecutor(1)
     done = pool.submit(
-        run_scheduler, config(Role.SCHEDULER, 0, workers, servers), lifetime_s, report
+        run_scheduler, config(Role.SCHEDULER, 0, workers, servers, **changes), lifetime_s, report
     )
     pool.shutdown(wait=False)
     assert ready.wait(LIMIT_S)
@@ -94,18 +96,20 @@ def start_scheduler(
 
 @contextmanager
 def running_job(
-    workers: int, servers: int, lifetime_s: float = LIMIT_S, **changes: Any
+    workers: int, servers: int, lifetime_s: float = LIMIT_S, customers: int = 1, **changes: Any
 ) -> Iterator[Job]:
     """Start a job with a receiving thread in each node; finalize it at the end."""
-    port, done = start_scheduler(workers, servers, lifetime_s)
+    total = workers * customers
+    common = {name: changes[name] for name in COMMON & changes.keys()}
+    port, done = start_scheduler(total, servers, lifetime_s, **common)
     job = Job(port, scheduler_done=done)
     try:
-        for role, count, nodes in (
-            (Role.WORKER, workers, job.workers),
-            (Role.SERVER, servers, job.servers),
+        for role, count, nodes, own in (
+            (Role.WORKER, workers, job.workers, {"customers": customers}),
+            (Role.SERVER, servers, job.servers, {}),
         ):
             nodes.extend(
-                Node(config(role, port, workers, servers, **changes)) for _ in range(count)
+                Node(config(role, port, total, servers, **changes, **own)) for _ in range(count)
             )
         together(*(node.start for node in job.workers + job.servers))
         for nodes in (job.workers, job.servers):

@@ -28,6 +28,21 @@ def test_interface_gives_the_address() -> None:
         address_of_interface("nosuch0")
 
 
+def test_optional_variables_of_ps_lite() -> None:
+    """Seconds, but for the resender's milliseconds."""
+    config = KVConfig.from_env(
+        ENV
+        | {"PS_HEARTBEAT_INTERVAL": "2", "PS_HEARTBEAT_TIMEOUT": "7", "DMLC_LOCAL": "1"}
+        | {"PS_RESEND": "1", "PS_RESEND_TIMEOUT": "250"}
+    )
+    assert (config.heartbeat_interval_s, config.heartbeat_timeout_s) == (2, 7)
+    assert (config.resend_timeout_s, config.local) == (0.25, True)
+    assert KVConfig.from_env(ENV | {"PS_RESEND": "1"}).resend_timeout_s == 1
+    assert KVConfig.from_env(ENV | {"PS_RESEND_TIMEOUT": "250"}).resend_timeout_s == 0
+    with pytest.raises(KVConfigError, match="PS_RESEND_TIMEOUT = 0"):
+        KVConfig.from_env(ENV | {"PS_RESEND": "1", "PS_RESEND_TIMEOUT": "0"})
+
+
 @pytest.mark.parametrize("name", ENV)
 def test_missing_variables_are_named(name: str) -> None:
     """Each required variable is missed by name."""
@@ -45,8 +60,10 @@ def test_missing_variables_are_named(name: str) -> None:
         ("DMLC_NUM_WORKER", "0"),
         ("DMLC_NUM_SERVER", "-1"),
         ("PORT", "-1"),
-        ("DMLC_LOCAL", "1"),
-        ("PS_RESEND", "1"),
+        ("DMLC_LOCAL", "yes"),
+        ("PS_RESEND", "on"),
+        ("PS_HEARTBEAT_INTERVAL", "-2"),
+        ("PS_HEARTBEAT_TIMEOUT", "x"),
         ("DMLC_PS_VAN_TYPE", "ibverbs"),
     ],
 )
@@ -63,6 +80,10 @@ def test_bad_variables_are_refused(name: str, value: str) -> None:
         {"start_timeout_s": float("nan")},
         {"send_timeout_s": float("inf")},
         {"linger_s": -1},
+        {"heartbeat_timeout_s": -1},
+        {"resend_timeout_s": float("inf")},
+        {"customers": 0},
+        {"customers": 2},
         {"max_frame_bytes": 0},
         {"queue_messages": 0},
     ],

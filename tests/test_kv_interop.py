@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from host_stack.kv import KVServer, KVWorker, Node, Role, SimpleApp
+from host_stack.kv import KVMeta, KVPairs, KVServer, KVWorker, Node, Role, SimpleApp
+from host_stack.kv.message import Array, Message
+from host_stack.kv.server import RequestHandle
 from tests.kv_jobs import HOST, LIMIT_S, AddingStore, config, start_scheduler
 
 PSLITE = os.environ.get("PSLITE_DIR")
@@ -27,7 +30,9 @@ NUM_KEYS = 10_000
 class CppNode:
     """A running C++ process whose output is read line by line."""
 
-    def __init__(self, program: str, role: str, port: int, workers: int, servers: int) -> None:
+    def __init__(
+        self, program: str, role: str, port: int, workers: int, servers: int, **variables: str
+    ) -> None:
         assert PSLITE is not None
         environment = os.environ | {
             "DMLC_ROLE": role,
@@ -37,9 +42,10 @@ class CppNode:
             "DMLC_NUM_WORKER": str(workers),
             "DMLC_NUM_SERVER": str(servers),
             "PS_VERBOSE": "1",
+            **variables,
         }
         self.process = subprocess.Popen(
-            [Path(PSLITE) / "tests" / program],
+            [Path(PSLITE) / "tests" / program, role],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -74,9 +80,11 @@ class CppNode:
 
 
 @contextmanager
-def cpp_node(program: str, role: str, port: int, workers: int, servers: int) -> Iterator[CppNode]:
+def cpp_node(
+    program: str, role: str, port: int, workers: int, servers: int, **variables: str
+) -> Iterator[CppNode]:
     """Run a C++ node; at the end it must have exited with 0."""
-    node = CppNode(program, role, port, workers, servers)
+    node = CppNode(program, role, port, workers, servers, **variables)
     try:
         yield node
         node.finish()
@@ -92,12 +100,21 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def serve(port: int, workers: int, servers: int) -> AddingStore:
-    """Be a server until the end of the job."""
-    node = Node(config(Role.SERVER, port, workers, servers), threaded=False)
+def serve(
+    port: int,
+    workers: int,
+    servers: int,
+    handle: RequestHandle | None = None,
+    lost: int = 0,
+    **changes: Any,
+) -> AddingStore:
+    """Be a server until the end of the job; with `lost`, the first requests do not arrive."""
+    node = Node(config(Role.SERVER, port, workers, servers, **changes), threaded=False)
     store = AddingStore()
+    if lost:
+        lose_requests(node, lost)
     try:
-        KVServer(node).set_request_handle(store)
+        KVServer(node).set_request_handle(handle or store)
         node.start()
         node.finalize(LIMIT_S)
     finally:
@@ -105,9 +122,29 @@ def serve(port: int, workers: int, servers: int) -> AddingStore:
     return store
 
 
-def work(port: int, workers: int, servers: int, ready: threading.Event | None = None) -> float:
+def lose_requests(node: Node, number: int) -> None:
+    """Let a node lose the first data requests that it receives."""
+    receive, left = node._van.receive, [number]
+
+    def lossy() -> Message | None:
+        message = receive()
+        if left[0] and message is not None and message.meta.control is None:
+            left[0] -= 1
+            return lossy()
+        return message
+
+    node._van.receive = lossy  # type: ignore[method-assign]
+
+
+def work(
+    port: int,
+    workers: int,
+    servers: int,
+    ready: threading.Event | None = None,
+    **changes: Any,
+) -> float:
     """Push and pull as a worker, once the servers are ready; return the largest error."""
-    node = Node(config(Role.WORKER, port, workers, servers))
+    node = Node(config(Role.WORKER, port, workers, servers, **changes))
     try:
         node.start()
         assert ready is None or ready.wait(LIMIT_S)
@@ -198,3 +235,80 @@ def test_simple_requests_of_cpp_scheduler() -> None:
     with ThreadPoolExecutor(2) as pool, cpp_node("simple_app_test", "scheduler", port, 1, 1):
         counts = [pool.submit(answer, role) for role in (Role.WORKER, Role.SERVER)]
         assert [count.result(LIMIT_S) for count in counts] == [100, 100]
+
+
+RESEND = {"PS_RESEND": "1", "PS_RESEND_TIMEOUT": "1000"}
+
+
+def test_cpp_worker_resends_what_a_python_server_lost() -> None:
+    """Requests that never arrived come again, each counts once, and both ends acknowledge."""
+    port, done = start_scheduler(1, 1, resend_timeout_s=1.0)
+    with ThreadPoolExecutor(1) as pool:
+        store = pool.submit(serve, port, 1, 1, lost=3, resend_timeout_s=1.0)
+        with cpp_node("kv_app_test", "worker", port, 1, 1, **RESEND):
+            done.result(LIMIT_S)
+        assert store.result(LIMIT_S).pushes == 100
+
+
+def test_python_worker_resends_beside_a_cpp_scheduler_and_server() -> None:
+    """Every message of a Python worker is acknowledged by the C++ library."""
+    port = free_port()
+    with (
+        ThreadPoolExecutor(1) as pool,
+        cpp_node("kv_app_test", "scheduler", port, 1, 1, **RESEND) as scheduler,
+        cpp_node("kv_app_test", "server", port, 1, 1, **RESEND),
+    ):
+        ready = scheduler.servers_ready
+        error = pool.submit(work, port, 1, 1, ready, resend_timeout_s=1.0)
+        assert error.result(LIMIT_S) == 0
+
+
+def test_customers_of_a_cpp_process_on_python_scheduler_and_servers() -> None:
+    """Two customers of one process register, push to the same servers, and end together."""
+    port, done = start_scheduler(2, 2)
+    with ThreadPoolExecutor(2) as pool:
+        stores = [pool.submit(serve, port, 2, 2) for _ in range(2)]
+        with cpp_node("kv_app_multi_workers_test", "worker", port, 2, 2):
+            done.result(LIMIT_S)
+        for store in stores:
+            assert store.result(LIMIT_S).pushes == 2 * 100
+
+
+def test_customers_of_a_python_process_on_a_cpp_scheduler() -> None:
+    """The C++ scheduler takes a Python process of two customers for two workers."""
+    port = free_port()
+    with (
+        ThreadPoolExecutor(2) as pool,
+        cpp_node("kv_app_multi_workers_test", "scheduler", port, 2, 1),
+    ):
+        store = pool.submit(serve, port, 2, 1)
+        assert pool.submit(work, port, 2, 1, customers=2).result(LIMIT_S) == 0
+        assert store.result(LIMIT_S).pushes == 5 + 1
+
+
+def test_cpp_benchmark_on_python_servers_over_unix_sockets() -> None:
+    """Ten million keys each way, without a network."""
+    port, done = start_scheduler(1, 1, local=True)
+    pushed: list[Array] = []
+
+    def keep(meta: KVMeta, kvs: KVPairs, server: KVServer) -> None:
+        if meta.push:
+            pushed.append(kvs.vals)
+        server.response(meta, None if meta.push else KVPairs(kvs.keys, pushed[0]))
+
+    with ThreadPoolExecutor(1) as pool:
+        served = pool.submit(serve, port, 1, 1, keep, local=True)
+        with cpp_node("kv_app_benchmark_test", "worker", port, 1, 1, DMLC_LOCAL="1"):
+            done.result(LIMIT_S)
+        served.result(LIMIT_S)
+    assert [vals.size for vals in pushed] == [10_000_000]
+
+
+def test_cpp_nodes_tell_a_python_scheduler_that_they_live() -> None:
+    """Their heartbeats are answered."""
+    port, done = start_scheduler(1, 1, heartbeat_interval_s=1.0, heartbeat_timeout_s=60.0)
+    with (
+        cpp_node("kv_app_test", "server", port, 1, 1, PS_HEARTBEAT_INTERVAL="1"),
+        cpp_node("kv_app_test", "worker", port, 1, 1, PS_HEARTBEAT_INTERVAL="1"),
+    ):
+        done.result(LIMIT_S)

@@ -1,5 +1,7 @@
 """The scheduler's books."""
 
+from dataclasses import replace
+
 import pytest
 
 from host_stack.kv.errors import KVProtocolError
@@ -86,3 +88,51 @@ def test_roster_must_name_every_node_once() -> None:
     for bad in (nodes[:2], (*nodes, nodes[0])):
         with pytest.raises(KVProtocolError, match="1 workers and 1 servers"):
             check_roster(bad, 1, 1)
+
+
+def test_customers_of_one_process_share_an_id() -> None:
+    """Each counts as a worker; the ranks of the others stay unused, as in ps-lite."""
+    registration = Registration(num_workers=3, num_servers=1)
+    for node in (
+        NodeInfo(Role.WORKER, "h", 2, customer_id=1),
+        NodeInfo(Role.WORKER, "h", 2, customer_id=0),
+        NodeInfo(Role.WORKER, "h", 3),
+        NodeInfo(Role.SERVER, "h", 4),
+    ):
+        registration.add(node)
+    ranked = registration.ranked()
+    assert [(n.port, n.customer_id, n.id) for n in ranked] == [
+        (2, 0, 9),
+        (2, 1, 9),
+        (3, 0, 13),
+        (4, 0, 8),
+    ]
+    roster = (*ranked, NodeInfo(Role.SCHEDULER, "h", 1, 1))
+    check_roster(roster, 3, 1)
+    with pytest.raises(KVProtocolError):
+        check_roster((replace(roster[0], port=9), *roster[1:]), 3, 1)
+    barriers = Barriers(num_workers=3, num_servers=1)
+    barriers.share(roster)
+    assert barriers.arrive(4, 9) == ()
+    assert barriers.arrive(4, 13) == ()
+    assert barriers.missing(4) == (9,)
+    assert barriers.arrive(4, 9) == (9, 13)
+    with pytest.raises(KVProtocolError, match="node 11 is not a member"):
+        barriers.arrive(4, 11)
+
+
+def test_a_lost_node_is_replaced_from_any_host() -> None:
+    """Where the host does not tell who comes back, the first of its role that is lost does."""
+    roster = (
+        NodeInfo(Role.WORKER, "h", 1, 9),
+        NodeInfo(Role.WORKER, "h", 2, 11),
+        NodeInfo(Role.SERVER, "s", 2, 8),
+    )
+    back = NodeInfo(Role.WORKER, "other", 5)
+    registration = Registration(2, 1)
+    for lost in ((), (8,)):
+        with pytest.raises(KVProtocolError, match="could come back"):
+            registration.replace(back, roster, lost)
+    assert registration.replace(back, roster, (8, 11)).id == 11
+    again = NodeInfo(Role.WORKER, "h", 5)
+    assert registration.replace(again, roster, (11,)).id == 11

@@ -30,6 +30,14 @@ GOLDEN = {
             timestamp=1,
         ),
     ),
+    "heartbeat": (
+        "08ffffffff07 1a1b 0805 1217 0801 1009 1a09 3132372e302e302e31 20fdd302 2800 5000"
+        " 2000 2800 3000 4002 50ffffffff07 6000 6800",
+        Meta(
+            control=Control(Command.HEARTBEAT, (NodeInfo(Role.WORKER, "127.0.0.1", 43517, 9),)),
+            timestamp=2,
+        ),
+    ),
     "push": (
         "0800 2001 2801 3000 3800 4000 4a020809 5000 6000 6800",
         Meta(

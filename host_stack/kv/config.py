@@ -18,6 +18,12 @@ class KVConfig:
     `root_port` 0 lets a scheduler choose a free port; `node_port` 0 does so for the others.
     `node_host` is the address that peers connect to; None takes that of the route to the
     scheduler. Raises KVConfigError where a value is out of range.
+
+    `customers` threads of a program register as so many nodes of one process (ps-lite's several
+    customers): they count among `num_workers`, and share one id. `heartbeat_interval_s` and
+    `heartbeat_timeout_s` are 0 for none; `resend_timeout_s` is 0 for no resender. All nodes of a
+    job need the same of the latter, and of `local`, which uses Unix-domain sockets named
+    /tmp/<port> instead of TCP.
     """
 
     role: Role
@@ -32,6 +38,11 @@ class KVConfig:
     barrier_timeout_s: float = 60.0
     send_timeout_s: float = 10.0
     linger_s: float = 2.0
+    heartbeat_interval_s: float = 0.0
+    heartbeat_timeout_s: float = 0.0
+    resend_timeout_s: float = 0.0
+    customers: int = 1
+    local: bool = False
     max_frame_bytes: int = 256 << 20
     queue_messages: int = 1000
 
@@ -47,12 +58,16 @@ class KVConfig:
             if not 0 < getattr(self, f"{name}_timeout_s") < float("inf"):
                 value = getattr(self, f"{name}_timeout_s")
                 raise KVConfigError(f"{name}_timeout_s = {value} must be positive and finite")
-        if not 0 <= self.linger_s < float("inf"):
-            raise KVConfigError(f"linger_s = {self.linger_s} must be finite, 0 or more")
+        for name in ("linger_s", "heartbeat_interval_s", "heartbeat_timeout_s", "resend_timeout_s"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise KVConfigError(f"{name} = {getattr(self, name)} must be finite, 0 or more")
+        _check_range("customers", self.customers, 1, self.num_workers)
+        if self.customers > 1 and self.role is not Role.WORKER:
+            raise KVConfigError(f"customers = {self.customers}: only workers have more than one")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "KVConfig":
-        """Read the `DMLC_*` variables of ps-lite (and `PORT`)."""
+        """Read the `DMLC_*` and `PS_*` variables of ps-lite (and `PORT`)."""
         env = os.environ if environ is None else environ
         _refuse_unsupported(env)
         interface = env.get("DMLC_INTERFACE")
@@ -65,6 +80,10 @@ class KVConfig:
             num_servers=_number("DMLC_NUM_SERVER", _required(env, "DMLC_NUM_SERVER")),
             node_host=host or None,
             node_port=_number("PORT", env.get("PORT") or "0"),
+            heartbeat_interval_s=_number_or(env, "PS_HEARTBEAT_INTERVAL", 0),
+            heartbeat_timeout_s=_number_or(env, "PS_HEARTBEAT_TIMEOUT", 0),
+            resend_timeout_s=_resend_timeout_s(env),
+            local=_number_or(env, "DMLC_LOCAL", 0) != 0,
         )
 
 
@@ -87,6 +106,20 @@ def _number(name: str, text: str) -> int:
         raise KVConfigError(f"{name} = {text!r} is not a whole number") from None
 
 
+def _number_or(env: Mapping[str, str], name: str, default: int) -> int:
+    return _number(name, env.get(name) or str(default))
+
+
+def _resend_timeout_s(env: Mapping[str, str]) -> float:
+    """Seconds until a message is sent again; 0 unless PS_RESEND is set."""
+    timeout_ms = _number_or(env, "PS_RESEND_TIMEOUT", 1000)
+    if not _number_or(env, "PS_RESEND", 0):
+        return 0.0
+    if timeout_ms <= 0:
+        raise KVConfigError(f"PS_RESEND_TIMEOUT = {timeout_ms} must be 1 or more milliseconds")
+    return timeout_ms / 1000
+
+
 def _role(text: str) -> Role:
     try:
         return Role[text.upper()]
@@ -97,10 +130,7 @@ def _role(text: str) -> Role:
 
 
 def _refuse_unsupported(env: Mapping[str, str]) -> None:
-    """Refuse settings of ps-lite that change the protocol and are not implemented here."""
-    for name in ("DMLC_LOCAL", "PS_RESEND"):
-        if env.get(name, "0") not in ("", "0"):
-            raise KVConfigError(f"{name} = {env[name]} is not supported; unset it on every node")
+    """Refuse the transports of ps-lite that are not implemented here."""
     if env.get("DMLC_PS_VAN_TYPE", "zmq") != "zmq":
         raise KVConfigError(f"DMLC_PS_VAN_TYPE = {env['DMLC_PS_VAN_TYPE']}: only zmq is supported")
 
@@ -130,9 +160,18 @@ def resolve(host: str) -> str:
         raise KVConfigError(f"host {host!r} cannot be resolved: {error}") from None
 
 
-def listens(host: str, port: int, timeout_s: float = 0.5) -> bool:
+def local_path(port: int) -> str:
+    """The Unix-domain socket that stands for a port of a job on one machine, as in ps-lite."""
+    return f"/tmp/{port}"  # noqa: S108 - the protocol's name
+
+
+def listens(host: str, port: int, timeout_s: float = 0.5, *, local: bool = False) -> bool:
     """Whether somebody takes connections at an address."""
     try:
+        if local:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(local_path(port))
+            return True
         socket.create_connection((resolve(host), port), timeout_s).close()
     except (OSError, KVConfigError):
         return False

@@ -6,6 +6,7 @@ nodes learn the roster and hear that a barrier is complete.
 
 import itertools
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from host_stack.kv.config import listens
@@ -52,8 +53,8 @@ class ControlPlane:
     def handle(self, message: Message, control: Control) -> None:
         """Act on a control message, or count it where it has no meaning here.
 
-        TERMINATE and ACK are among these: a node stops by its own decision only, and nothing
-        is resent that an ACK could settle.
+        TERMINATE is among these: a node stops by its own decision only. So is ACK without a
+        resender.
         """
         handler = self._handlers.get(control.cmd)  # type: ignore[call-overload]
         if handler is None:
@@ -62,9 +63,13 @@ class ControlPlane:
             return
         handler(message, control)
 
+    def next_timestamp(self) -> int:
+        """The timestamp of the next control message."""
+        return next(self._timestamps)
+
     def _send(self, peer: int, control: Control, **fields: int | bool) -> None:
         """Send a control message; a peer that takes none is counted, never waited for."""
-        meta = Meta(control=control, timestamp=next(self._timestamps), **fields)  # type: ignore[arg-type]
+        meta = Meta(control=control, timestamp=self.next_timestamp(), **fields)  # type: ignore[arg-type]
         try:
             self._node.send(peer, meta)
         except KVTimeout as error:
@@ -82,7 +87,9 @@ class ControlPlane:
         port = info.port if self._is_scheduler else config.root_port
         self._node.connect(SCHEDULER_ID, config.root_host, port)
         if not self._is_scheduler:
-            self._send(SCHEDULER_ID, Control(Command.ADD_NODE, (info,)))
+            for customer in range(config.customers):
+                entry = replace(info, customer_id=customer)
+                self._send(SCHEDULER_ID, Control(Command.ADD_NODE, (entry,)))
 
     def reconnect(self, peer: int) -> None:
         """Open the connection to a node of the roster anew.
@@ -128,7 +135,8 @@ class ControlPlane:
                     "without an id is allowed"
                 )
             if self.roster:
-                self._readmit(self._registration.replace(control.nodes[0], self.roster))
+                lost = self._node.liveness.lost
+                self._readmit(self._registration.replace(control.nodes[0], self.roster, lost))
                 return
             self._registration.add(control.nodes[0])
         except KVProtocolError as error:
@@ -144,11 +152,12 @@ class ControlPlane:
         Raises KVProtocolError while the node that it replaces still listens.
         """
         former = next(node for node in self.roster if node.id == back.id)
-        if listens(former.hostname, former.port):
+        if listens(former.hostname, former.port, local=self._node.config.local):
             raise KVProtocolError(
                 f"{describe(back.id)} is alive at {former.hostname}:{former.port}; the job has no "
                 f"place for another one at {back.hostname}:{back.port}"
             )
+        self._node.returned(back.id)
         self._node.connect(back.id, back.hostname, back.port)
         self._accept_roster(tuple(back if node.id == back.id else node for node in self.roster))
         for peer in self._node.members(6):
@@ -162,6 +171,7 @@ class ControlPlane:
         if len(back) != 1 or len(nodes) != 1 or back[0].role is not known[back[0].id].role:
             self._node.stats.unexpected_control += 1
             return
+        self._node.returned(back[0].id)
         if back[0].role is not self._node.role:
             self._node.connect(back[0].id, back[0].hostname, back[0].port)
         self._accept_roster(tuple((known | {back[0].id: back[0]}).values()))
@@ -170,9 +180,11 @@ class ControlPlane:
         """Send the roster to all nodes, workers first, this one last in the list."""
         nodes = self._registration.ranked()
         roster = (*nodes, self._node.info)
-        for node in nodes:
+        for node in {node.id: node for node in nodes}.values():
             self._node.connect(node.id, node.hostname, node.port)
+        self._barriers.share(roster)
         self._accept_roster(roster)
+        self._node.liveness.expect(self._node.members(6))
         for peer in self._node.members(6):
             self._send(peer, Control(Command.ADD_NODE, roster))
 
@@ -181,15 +193,21 @@ class ControlPlane:
         config, own = self._node.config, self._node.info
         check_roster(nodes, config.num_workers, config.num_servers)
         named = [n for n in nodes if (n.hostname, n.port) == (own.hostname, own.port)]
-        if len(named) != 1 or named[0].role is not own.role or role_of(named[0].id) is not own.role:
+        if (
+            len(named) != config.customers
+            or named[0].role is not own.role
+            or role_of(named[0].id) is not own.role
+        ):
             raise KVProtocolError(
                 f"the roster does not name {own.role.name.lower()} {own.hostname}:{own.port} once"
             )
         self._node.adopt(named[0])
-        for peer in nodes:
+        for peer in {node.id: node for node in nodes}.values():
             if peer.role is not own.role or peer.id == named[0].id:
                 self._node.connect(peer.id, peer.hostname, peer.port)
         self._accept_roster(nodes)
+        if config.heartbeat_interval_s:
+            self._node.liveness.expect((SCHEDULER_ID,))
 
     def _accept_roster(self, nodes: tuple[NodeInfo, ...]) -> None:
         self._known = frozenset(node.id for node in nodes)
@@ -214,7 +232,8 @@ class ControlPlane:
                 )
         if not pending:
             control = Control(Command.BARRIER, barrier_group=group)
-            self._send(SCHEDULER_ID, control, request=True, app_id=0, customer_id=0)
+            for customer in range(self._node.config.customers):
+                self._send(SCHEDULER_ID, control, request=True, app_id=0, customer_id=customer)
 
     def barrier_failure(self, group: int, limit_s: float) -> tuple[str, tuple[int, ...]]:
         """Say who is missing at a barrier, where this node can know (the scheduler)."""

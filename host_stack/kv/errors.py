@@ -40,3 +40,7 @@ class KVTimeout(KVError):
         """Keep the message for the user and the silent nodes for the program."""
         super().__init__(text)
         self.missing: tuple[int, ...] = tuple(missing)
+
+
+class KVNodeLost(KVTimeout):
+    """A node is taken for lost before the deadline: it is silent, or acknowledges nothing."""

@@ -17,7 +17,7 @@ import zmq
 
 from host_stack.kv.config import KVConfig, address_towards
 from host_stack.kv.control import ControlPlane
-from host_stack.kv.errors import KVError, KVTimeout, KVUsageError, WireError
+from host_stack.kv.errors import KVError, KVNodeLost, KVTimeout, KVUsageError, WireError
 from host_stack.kv.ids import (
     ALL_GROUP,
     GROUP_OF_ROLE,
@@ -27,7 +27,9 @@ from host_stack.kv.ids import (
     members,
     rank_of,
 )
+from host_stack.kv.liveness import Liveness
 from host_stack.kv.message import Array, Message, code_of
+from host_stack.kv.resender import Resender
 from host_stack.kv.stats import NodeStats
 from host_stack.kv.van import Van
 from host_stack.kv.wire import EMPTY, Meta, NodeInfo
@@ -56,6 +58,11 @@ class Node:
         self.condition = threading.Condition()
         self._van = Van(config, self.stats)
         self._control = ControlPlane(self)
+        self.liveness = Liveness(self)
+        self._resender = Resender(self)
+        # How often heartbeats and what is to be sent again are looked after.
+        periods = [config.heartbeat_interval_s, config.heartbeat_timeout_s, config.resend_timeout_s]
+        self._tick_s = min((s for s in periods if s), default=None)
         self._apps: dict[tuple[int, int], App] = {}
         self._early: list[Message] = []
         self._early_bytes = 0
@@ -98,6 +105,20 @@ class Node:
     def roster(self) -> tuple[NodeInfo, ...]:
         """All nodes of the job, empty before the scheduler has sent the roster."""
         return self._control.roster
+
+    @property
+    def lost(self) -> frozenset[int]:
+        """Ids of nodes that are silent or acknowledge nothing, as far as this node can know."""
+        return self.liveness.lost
+
+    def next_control_timestamp(self) -> int:
+        """The timestamp of the next control message of this node."""
+        return self._control.next_timestamp()
+
+    def returned(self, peer: int) -> None:
+        """Note that a node was started anew."""
+        self.liveness.heard(peer)
+        self._resender.forget(peer)
 
     def adopt(self, info: NodeInfo) -> None:
         """Take the identity that the scheduler assigned."""
@@ -155,9 +176,15 @@ class Node:
         if len(self.members(group)) == 1:
             return
         self._control.enter_barrier(group)
-        if not self.wait_until(lambda: not self._control.in_barrier, limit_s):
+        if not self.wait_until(
+            lambda: not self._control.in_barrier or SCHEDULER_ID in self.lost, limit_s
+        ):
             text, missing = self._control.barrier_failure(group, limit_s)
             raise KVTimeout(text, missing)
+        if self._control.in_barrier:
+            raise KVNodeLost(
+                f"the scheduler is lost in the barrier on group {group}", (SCHEDULER_ID,)
+            )
 
     def finalize(self, timeout_s: float | None = None) -> None:
         """Wait for all nodes (barrier on group 7), then stop; queued messages still leave."""
@@ -190,8 +217,11 @@ class Node:
     # -- sending ----------------------------------------------------------------------------
 
     def members(self, target: int) -> tuple[int, ...]:
-        """Node ids of a group (1 to 7) or of one node."""
-        return members(target, self.config.num_workers, self.config.num_servers)
+        """Node ids of a group (1 to 7) or of one node; customers of a process count once."""
+        found = members(target, self.config.num_workers, self.config.num_servers)
+        if not self.roster or len(found) == 1:
+            return found
+        return tuple(filter(self._control.knows, found))
 
     def connect(self, peer: int, host: str, port: int) -> None:
         """Open the connection on which this node sends to a peer."""
@@ -209,7 +239,12 @@ class Node:
         self._check_open()
         if arrays:
             meta = replace(meta, data_types=tuple(map(code_of, arrays)))
+        self._resender.sent(peer, meta, arrays)
         self._van.send(peer, meta, arrays, block and not self._in_handler)
+
+    def send_once(self, peer: int, meta: Meta, arrays: tuple[Array, ...] = ()) -> None:
+        """Send a message that the resender does not look after, without waiting."""
+        self._van.send(peer, meta, arrays, block=False)
 
     # -- receiving --------------------------------------------------------------------------
 
@@ -234,6 +269,7 @@ class Node:
         return self._process(max_messages)
 
     def _process(self, max_messages: int) -> int:
+        self._tick()
         if self._early_due:
             self._deliver_early()
         for count in range(max_messages):
@@ -247,8 +283,22 @@ class Node:
                 continue
             if message is None:
                 return count
-            self._dispatch(message)
+            if message.peer is not None:
+                self.liveness.heard(message.peer)
+            if not self._resender.received(message):
+                self._dispatch(message)
         return max_messages
+
+    def _tick(self) -> None:
+        if self._tick_s is None or not self.roster:
+            return
+        now = time.monotonic()
+        before = self.lost
+        self.liveness.tick(now)
+        self._resender.tick(now)
+        if self.lost != before:
+            with self.condition:
+                self.condition.notify_all()
 
     def _dispatch(self, message: Message) -> None:
         self._dispatching_thread = threading.get_ident()
@@ -311,7 +361,7 @@ class Node:
     def _receive_loop(self) -> None:
         try:
             while not self._stopping:
-                self._van.wait_readable(None)
+                self._van.wait_readable(self._tick_s)
                 self._process(256)
         except Exception as error:
             if not self._stopping:
@@ -341,7 +391,7 @@ class Node:
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
                 return False
-            self._van.wait_readable(min(remaining_s, _MAX_WAIT_STEP_S))
+            self._van.wait_readable(min(remaining_s, self._tick_s or _MAX_WAIT_STEP_S))
         return True
 
     def _wait_for_thread(self, predicate: Callable[[], bool], deadline: float) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from host_stack.kv.errors import KVError, KVTimeout, KVUsageError
+from host_stack.kv.errors import KVError, KVNodeLost, KVTimeout, KVUsageError
 from host_stack.kv.ids import describe
 from host_stack.kv.message import Message
 
@@ -116,13 +116,24 @@ class RequestTable:
         if request is None:
             return None
         limit_s = self._node.config.wait_timeout_s if timeout_s is None else timeout_s
-        if not self._node.wait_until(lambda: request.complete, limit_s):
+
+        def lost() -> frozenset[int]:
+            return self._node.lost & request.open
+
+        if not self._node.wait_until(lambda: request.complete or bool(lost()), limit_s):
             with self._node.condition:
                 silent = tuple(sorted(request.open))
             raise KVTimeout(
                 f"{request.label} {timestamp}: no answer after {limit_s:g} s from "
                 f"{', '.join(map(describe, silent))}",
                 silent,
+            )
+        if not request.complete:
+            gone = tuple(sorted(lost()))
+            raise KVNodeLost(
+                f"{request.label} {timestamp}: {', '.join(map(describe, gone))} is lost: it is "
+                "silent, or acknowledges nothing",
+                gone,
             )
         self.forget(timestamp)
         if request.error is not None:

@@ -22,3 +22,5 @@ class NodeStats:
     refused_barrier: int = 0
     heartbeats: int = 0
     undeliverable: int = 0
+    resent: int = 0
+    repeated: int = 0

@@ -4,13 +4,14 @@ import contextlib
 import math
 import re
 import secrets
+import socket
 import threading
 from collections.abc import Sequence
 
 import zmq
 
 from host_stack.kv import wire
-from host_stack.kv.config import KVConfig, resolve
+from host_stack.kv.config import KVConfig, local_path, resolve
 from host_stack.kv.errors import KVConnectError, KVTimeout, KVUsageError, WireError
 from host_stack.kv.ids import describe
 from host_stack.kv.message import Array, Message, arrays_from_frames, flat
@@ -70,15 +71,23 @@ class Van:
 
     def bind(self, host: str, port: int) -> int:
         """Listen on host and port (0: any free one); return the port."""
-        address = f"tcp://{resolve(host)}:{port or '*'}"
+        if self._config.local:
+            port = port or _unused_number()
         try:
-            self.router.bind(address)
+            self.router.bind(self._address(host, port))
         except zmq.ZMQError as error:
             raise KVConnectError(
                 f"cannot listen on {host}:{port}: {error.strerror}; choose an address of this "
                 "machine and a free port"
             ) from None
+        if self._config.local:
+            return port
         return int(self.router.get_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
+
+    def _address(self, host: str, port: int) -> str:
+        if self._config.local:
+            return f"ipc://{local_path(port)}"
+        return f"tcp://{resolve(host)}:{port or '*'}"
 
     def come_again(self) -> None:
         """Connect from now on under an identity that no process of this id has used."""
@@ -92,7 +101,7 @@ class Van:
         dealer.set(zmq.SNDHWM, self._config.queue_messages)
         dealer.set(zmq.SNDTIMEO, int(self._config.send_timeout_s * 1000))
         try:
-            dealer.connect(f"tcp://{resolve(host)}:{port}")
+            dealer.connect(self._address(host, port))
         except zmq.ZMQError as error:
             dealer.close(0)
             raise KVConnectError(f"cannot connect to {host}:{port}: {error.strerror}") from None
@@ -198,3 +207,10 @@ def _peer(identity: bytes) -> int | None:
     """Node id in a ROUTER identity `ps<id>`; None for a node that has no id yet."""
     match = _IDENTITY.fullmatch(identity)
     return int(match[1]) if match else None
+
+
+def _unused_number() -> int:
+    """A number that is no port in use, as a name for a Unix-domain socket."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
