@@ -40,7 +40,7 @@ def pick(mask: Mask, yes: str, no: str) -> str:
 
 def text_of(mask: Mask) -> str:
     """Return a mask as C text."""
-    return mask or "ss_v_if(true)"
+    return mask or "ss_m_if(true)"
 
 
 @dataclass
@@ -119,13 +119,13 @@ class CopyCode:
             raise NotAlike
         if width > 64:
             high, low = self.vectors.pair(values)
-            yield from self._put_pair(keys, f"({high} & {(1 << width - 64) - 1}u)", low, mask)
+            yield from self._put_pair(keys, self.storage.cut(high, width - 64), low, mask)
             return
         text = self.vectors.number(values)
         bounds = self.vectors.range(values)
         if not (bounds[0] >= 0 and bounds[1] < 1 << width):
             bounds = unsigned(width)
-            text = text if width == 64 else f"({text} & {bounds[1]}u)"
+            text = text if width == 64 else self.storage.cut(text, width)
         yield from self.put(keys, text, mask, bounds)
 
     def _remember(self, keys: tuple[FieldKey, ...], values: Row) -> None:
@@ -198,7 +198,8 @@ class CopyCode:
         known = self._gathered(key, op, None)
         text = self.vectors.number(rest)
         if mask is not None:
-            text = f"({text} | ~{mask})" if op == "&" else f"({text} & {mask})"
+            neutral = f"ss_v_all({_NEUTRAL[op]})"
+            text = f"ss_v_pick({mask}, {text}, {neutral})"
         return f"{known.name} {op}= {text};"
 
     def _gathered(self, key: FieldKey, op: str, value: Expr | None) -> Gathered:
@@ -211,7 +212,10 @@ class CopyCode:
     def before(self) -> Iterator[str]:
         """Yield the declarations of what is gathered."""
         for each in self.gathered.values():
-            yield f"ss_v {each.name} = ss_v_all({_NEUTRAL.get(each.op, '0')});"
+            if isinstance(each.value, Const):
+                yield f"ss_m {each.name} = ss_m_if(false);"
+            else:
+                yield f"ss_v {each.name} = ss_v_all({_NEUTRAL[each.op]});"
 
     def after(self) -> Iterator[str]:
         """Yield the statements that bring what was gathered into the shared fields."""
@@ -220,7 +224,7 @@ class CopyCode:
             width = self.layout.program.field(*each.key).width
             kind, mask = c_type(width), (1 << width) - 1
             if isinstance(each.value, Const):
-                yield f"if (ss_v_any({each.name})) {place} = ({kind}){each.value.value & mask}u;"
+                yield f"if (ss_m_any({each.name})) {place} = ({kind}){each.value.value & mask}u;"
                 continue
             yield "for (unsigned e = 0; e < SS_WIDTH; e++)"
             value = f"{place} {each.op} {each.name}[e]"
@@ -255,16 +259,17 @@ class CopyCode:
         if low < 0 or high >= first.size:
             if low < 0 or high >= 1 << 64:
                 raise NotAlike
-            mask = both(mask, f"(ss_v)(i_ < {first.size}u)")
+            mask = both(mask, f"ss_m_lt(i_, ss_v_all({first.size}u))")
         base = self.storage.hoist("uint64_t", f"(uintptr_t)c->state.r{first.index}")
         start, at = base, f"i_ * sizeof *c->state.r{first.index}"
         if registers[1].name != first.name:
             step = f"SS_ARENA_ROOM({first.size}u * sizeof *c->state.r{first.index})"
-            start, at = f"{base} + k * {step}", f"{at} + ss_v_numbers() * {step}"
+            steps = self.storage.steps(step)
+            start, at = f"{base} + k * {step}", f"{at} + {steps}"
         at = f"ss_v_all({start}) + {at}"
         if mask is None:
             return f"{text} const ss_v at_ = {at};", None
-        text += f" const ss_v ok_ = {mask};"
+        text += f" const ss_m ok_ = {mask};"
         spare = "ss_v_all((uintptr_t)spare_)"
         return f"{text} const ss_v at_ = ss_v_pick(ok_, {at}, {spare});", "ok_"
 
@@ -286,10 +291,10 @@ class CopyCode:
         if room > 64:
             high = "high_" if width > 64 else "ss_v_all(0)"
             if room < width:
-                high = f"(high_ & {(1 << room - 64) - 1}u)"
+                high = self.storage.cut("high_", room - 64)
             yield from self._put_pair(keys, high, "low_", mask)
         else:
-            low = f"(low_ & {(1 << room) - 1}u)" if room < min(width, 64) else "low_"
+            low = self.storage.cut("low_", room) if room < min(width, 64) else "low_"
             yield from self.put(keys, low, mask, unsigned(min(room, width)))
         yield "}"
 
@@ -303,12 +308,12 @@ class CopyCode:
         width = registers[0].width
         if width > 64:
             high, low = self.vectors.pair(values)
-            high = high if width == 128 else f"({high} & {(1 << width - 64) - 1}u)"
+            high = high if width == 128 else self.storage.cut(high, width - 64)
             yield f"  ss_v_write128(at_, {high}, {low}); }}"
             return
         text = self.vectors.number(values)
         if width < 64:
-            text = f"({text} & {(1 << width) - 1}u)"
+            text = self.storage.cut(text, width)
         yield f"  ss_v_write(at_, {text}, sizeof *c->state.r{registers[0].index}); }}"
 
     def _note(self, registers: list[RegisterArray], *, write: bool) -> None:

@@ -42,13 +42,14 @@ class LookupCode:
         size = f"sizeof(struct ss_entry{first.index})"
         which = self.storage.hoist("struct ss_table *", f"c->tables + {first.index}")
         step = step_of(numbers)
-        yield "ss_v at_, hit_, e_;"
+        yield "ss_v at_, e_;"
+        yield "ss_m hit_;"
         if layouts[0].kind == "SS_DIRECT":
             yield from self._direct(tables, layouts[0], rows, which)
         else:
             yield from self._scalar_lookup(first, layouts[0], rows, (which, step), mask)
-        yield f"const ss_v missing_ = {both(mask, '~hit_')};"
-        yield "if (ss_v_any(missing_)) {"
+        yield f"const ss_m missing_ = {both(mask, '~hit_')};"
+        yield "if (ss_m_any(missing_)) {"
         yield "    uint64_t a_[SS_WIDTH];"
         yield "    ss_v_store(a_, at_);"
         yield "    SS_V_EACH(e, missing_)"
@@ -107,11 +108,12 @@ class LookupCode:
         if tables[1].name != first.name:
             self.tables.add([table.name for table in tables])
             room = f"SS_ARENA_ROOM(((uint64_t){size}) << {layout.bits})"
-            start, at = f"{base} + k * {room}", f"{at} + ss_v_numbers() * {room}"
+            steps = self.storage.steps(room)
+            start, at = f"{base} + k * {room}", f"{at} + {steps}"
         at = f"ss_v_all({start}) + {at}"
         yield f"at_ = {at};"
         yield f"e_ = ss_v_entry(at_, {size});"
-        yield f"hit_ = (ss_v)({self.member(first, 'action')} != 0);"
+        yield f"hit_ = ss_m_ne({self.member(first, 'action')}, ss_v_all(0));"
 
     def _scalar_lookup(
         self, table: Table, layout: KeyLayout, rows: list[Row], place: tuple[str, int], mask: Mask
@@ -125,7 +127,7 @@ class LookupCode:
             part = self._part(key.header, rows[layout.lpm_index])
             yield f"const ss_v f_ = {part} << {64 - key.width};"
         which, step = place
-        yield "uint64_t a_[SS_WIDTH], found_[SS_WIDTH] = {0};"
+        yield "uint64_t a_[SS_WIDTH]; unsigned found_ = 0;"
         yield f"ss_v_store(a_, ss_v_all((uintptr_t){which}->default_entry));"
         yield f"SS_V_EACH(e, {text_of(mask)}) {{"
         yield f"    const struct ss_table *t = &{which}[{step} * (int)(k + e)];"
@@ -143,10 +145,10 @@ class LookupCode:
             yield f"    const uint32_t h = ss_tuples_get(&t->tuples, q, {layout.words});"
         yield "    if (h == SS_NONE) continue;"
         yield f"    a_[e] = (uintptr_t)((const struct ss_entry{table.index} *)t->entries + h);"
-        yield "    found_[e] = -UINT64_C(1);"
+        yield "    found_ |= 1u << e;"
         yield "}"
         yield "at_ = ss_v_load(a_);"
-        yield "hit_ = ss_v_load(found_);"
+        yield "hit_ = ss_m_of(found_);"
         yield f"e_ = ss_v_entry(at_, sizeof(struct ss_entry{table.index}));"
 
 

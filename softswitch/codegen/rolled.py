@@ -106,7 +106,7 @@ class RolledCode:
         """Return the statements of the loop; NotAlike if the copies are too different for one."""
         self.body = [line for hint in self.hints for line in self.code.prefetch(hint)]
         self._part(range(self.roll.length), opened=-1)
-        loop = [*self.storage.variables(), *(f"ss_v m{j} = {{0}};" for j in sorted(self.masks))]
+        loop = [*self.storage.variables(), *(f"ss_m m{j} = {{0}};" for j in sorted(self.masks))]
         return [
             "{",
             *(f"    {line}" for line in self.storage.constants()),
@@ -143,7 +143,7 @@ class RolledCode:
         region = self.flow.region(j)
         if region is None or not any(self._is_heavy(n) for n in region):
             return None
-        return f"ss_v_any({self._mask(j)})"
+        return f"ss_m_any({self._mask(j)})"
 
     def _is_heavy(self, j: int) -> bool:
         node = self.copies[0][j]
@@ -218,10 +218,10 @@ class RolledCode:
         yes, no = self.flow.successors[j]
         if self.vectors.is_shared(row):
             name = self.conditions[j] = self.vectors.condition(row[0])
-            condition: str = f"ss_v_if({name})"
+            condition: str = f"ss_m_if({name})"
         else:
             condition = f"q{j}"
-            self.body.append(f"const ss_v {condition} = {self.vectors.mask(row)};")
+            self.body.append(f"const ss_m {condition} = {self.vectors.mask(row)};")
         self._go(yes, both(mask, condition))
         self._go(no, both(mask, f"~{condition}"))
 
@@ -241,8 +241,8 @@ class RolledCode:
             if len(widths) != 1 or any(width > 64 for width in next(iter(widths))):
                 raise NotAlike
             ran.append(f"r{position}_")
-            chosen = both(mask, f"(ss_v)(action_ == {position + 1})")
-            self.body.append(f"const ss_v r{position}_ = {chosen};")
+            chosen = both(mask, f"ss_m_eq(action_, {self.storage.constant(position + 1)})")
+            self.body.append(f"const ss_m r{position}_ = {chosen};")
             params = [
                 self.lookups.member(tables[0], f"d{position}.a{i}")
                 for i in range(len(actions[0].params))

@@ -26,13 +26,10 @@ from softswitch.codegen.locality import (
 from softswitch.codegen.plan import Hint, Plan, Roll
 from softswitch.codegen.ranges import Ranges
 from softswitch.codegen.rolled import RolledCode, edges_of, writes
-from softswitch.codegen.storage import Usage
+from softswitch.codegen.storage import LONGEST, Usage
 from softswitch.errors import UnsupportedConstruct
 from softswitch.ir import ConditionNode, Node, TableNode
 from softswitch.program import Pipeline, Program
-
-STEP = 8
-"""Copies are rolled in multiples of the longest vector."""
 
 MAX_LENGTH = 256
 """Nodes of a copy."""
@@ -146,11 +143,11 @@ class _Finder:
     def longest(self, start: int) -> _Candidate | None:
         """Return the longest repetition that begins with a node."""
         best: _Candidate | None = None
-        for length in range(1, min(MAX_LENGTH, (len(self.shapes) - start) // STEP) + 1):
+        for length in range(1, min(MAX_LENGTH, (len(self.shapes) - start) // LONGEST) + 1):
             if self.shapes[start] != self.shapes[start + length]:
                 continue
             copies = self.copies(start, length)
-            count = copies // STEP * STEP
+            count = copies // LONGEST * LONGEST
             if count and (best is None or count * length > best.roll.count * best.roll.length):
                 after = self._after(start, length, count)
                 if after is not None:

@@ -13,6 +13,8 @@ from softswitch.codegen.vector import Pair
 
 Keys = tuple[FieldKey, ...]
 WINDOW_BITS = 64
+LONGEST = 8
+"""Elements of the longest vector."""
 
 
 @dataclass
@@ -71,6 +73,24 @@ class CopyStorage:
         """Return the name of a number (or bool) that is computed once, before the first copy."""
         key = (f"const {kind}", f" = {text}")
         return self._constants.setdefault(key, f"s{len(self._constants)}")
+
+    def constant(self, value: int) -> str:
+        """Return the vector of a constant that all copies share.
+
+        It is kept in memory, from which processors spread a number at no cost.
+        """
+        key = ("static uint64_t SS_USED", f" = {value}u")
+        return f"ss_v_all({self._constants.setdefault(key, f's{len(self._constants)}')})"
+
+    def cut(self, text: str, width: int) -> str:
+        """Return the low bits of a vector."""
+        return f"({text} & {self.constant((1 << width) - 1)})"
+
+    def steps(self, step: str) -> str:
+        """Return the vector of 0, 1, 2, … times a constant expression."""
+        items = ", ".join(f"{i} * {step}" for i in range(LONGEST))
+        key = ("static uint64_t SS_USED", f"[] = {{{items}}}")
+        return f"ss_v_load({self._constants.setdefault(key, f's{len(self._constants)}')})"
 
     def table(self, values: tuple[int, ...]) -> str:
         """Return the vector of constants."""
@@ -178,7 +198,7 @@ class CopyStorage:
             raise NotAlike
         start, first = self._window_of(header, step // 8, offsets[0], width)
         text = f"({first} >> {WINDOW_BITS - (offsets[0] - 8 * start) - width})"
-        return text if width == WINDOW_BITS else f"({text} & {(1 << width) - 1}u)"
+        return text if width == WINDOW_BITS else self.cut(text, width)
 
     def _window_of(self, header: int, stride: int, offset: int, width: int) -> tuple[int, str]:
         """Return where a window begins that holds a field of the first copy, and its variable."""
@@ -224,4 +244,4 @@ class CopyStorage:
     def load_valid(self, headers: tuple[int, ...]) -> str:
         """Return the mask of copies whose header is valid."""
         _, valid = self.stack_header(headers)
-        return f"(-{self.each(valid)})"
+        return f"ss_m_ne({self.each(valid)}, ss_v_all(0))"

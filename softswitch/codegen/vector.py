@@ -20,7 +20,7 @@ from softswitch.ir import Const, Expr, Field, HeaderRef, Op, Param, Valid, is_bo
 
 _LOW = (1 << 64) - 1
 _RING = frozenset(["+", "-", "*", "&", "|", "^"])
-_COMPARE = frozenset(["==", "!=", "<", "<=", ">", ">="])
+_COMPARE = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 Fits = Callable[[Expr, int], bool]
 """Whether a value is in [0, largest]."""
 Pair = tuple[str, str]
@@ -46,6 +46,9 @@ class Storage(Protocol):
 
     def hoist(self, kind: str, text: str) -> str:
         """Return the name of a number (or bool) that is computed once, before the first copy."""
+
+    def constant(self, value: int) -> str:
+        """Return the vector of a constant that all copies share."""
 
     def table(self, values: tuple[int, ...]) -> str:
         """Return the vector of constants."""
@@ -88,7 +91,7 @@ class Vectors:
         """Return the low 64 bits."""
         first = row[0]
         if isinstance(first, Const) and self.is_shared(row):
-            return f"ss_v_all({first.value & _LOW}u)"
+            return self.storage.constant(first.value & _LOW)
         if self.is_shared(row):
             return self.storage.hoist("ss_v", f"ss_v_all({self.e.modular(first, 64)})")
         if all(isinstance(expr, Const) for expr in row):
@@ -123,7 +126,7 @@ class Vectors:
         op, arity = row[0].op, len(row[0].args)
         args = [row_of(row, i) for i in range(arity)]
         if op in ("b2d", "d2b") or all(is_bool(expr) for expr in row):
-            return f"({self.mask(args[0] if op == 'b2d' else row)} & 1)"
+            return f"ss_m_number({self.mask(args[0] if op == 'b2d' else row)})"
         if op in _RING and arity == 2:
             return f"({self.number(args[0])} {op} {self.number(args[1])})"
         if op in ("-", "~") and arity == 1:
@@ -204,7 +207,7 @@ class Vectors:
     def mask(self, row: Row) -> str:
         """Return the mask of copies for which a condition holds."""
         if self.is_shared(row):
-            return f"ss_v_if({self.condition(row[0])})"
+            return f"ss_m_if({self.condition(row[0])})"
         if all(isinstance(expr, Valid) for expr in row):
             return self._valid(row)
         ops = operations(row, self.simplify.fits)
@@ -217,7 +220,7 @@ class Vectors:
             case "d2b":
                 if native_type(self.range(args[0])) not in ("uint64_t", "int64_t"):
                     raise NotAlike
-                return f"(ss_v)({self.number(args[0])} != 0)"
+                return f"ss_m_ne({self.number(args[0])}, ss_v_all(0))"
             case op if op in _COMPARE:
                 return self._compare(op, args[0], args[1])
         raise NotAlike
@@ -232,8 +235,8 @@ class Vectors:
         native = native_type(join(self.range(a), self.range(b)))
         if native not in ("uint64_t", "int64_t"):
             raise NotAlike
-        cast = "(ss_sv)" if native == "int64_t" else ""
-        return f"(ss_v)({cast}{self.number(a)} {op} {cast}{self.number(b)})"
+        kind = "s" if native == "int64_t" else ""
+        return f"ss_m_{kind}{_COMPARE[op]}({self.number(a)}, {self.number(b)})"
 
     def _valid(self, row: Row) -> str:
         headers = tuple(

@@ -1,5 +1,5 @@
 /* Vectors of 64-bit numbers: what a program does in many alike copies, done for SS_WIDTH copies at
- * once. Masks are vectors too, all bits of an element set or none.
+ * once.
  *
  * The compiler's own vector types work on any processor; what is written for one kind of processor
  * here is what compilers do not find themselves. */
@@ -23,10 +23,13 @@
 typedef uint64_t ss_v __attribute__((vector_size(8 * SS_WIDTH)));
 typedef int64_t ss_sv __attribute__((vector_size(8 * SS_WIDTH)));
 
+/* A constant that compilers leave in memory, instead of making it anew wherever it is used. */
+#define SS_USED __attribute__((used))
+
 #define SS_INLINE static inline __attribute__((always_inline))
 
 SS_INLINE ss_v ss_v_all(uint64_t x) { return x + (ss_v){0}; }
-SS_INLINE ss_v ss_v_if(bool truth) { return ss_v_all(-(uint64_t)truth); }
+SS_INLINE ss_v ss_v_if(bool truth) { return ss_v_all(-(uint64_t)truth); } /* all bits or none */
 
 /* 0, 1, 2, … */
 SS_INLINE ss_v ss_v_numbers(void)
@@ -45,35 +48,64 @@ SS_INLINE ss_v ss_v_load(const uint64_t *p)
 
 SS_INLINE void ss_v_store(uint64_t *p, ss_v v) { memcpy(p, &v, sizeof v); }
 
-/* Elements of a where the mask is set, else of b. */
-SS_INLINE ss_v ss_v_pick(ss_v mask, ss_v a, ss_v b) { return b ^ ((a ^ b) & mask); }
-
-SS_INLINE bool ss_v_any(ss_v v)
-{
+/* Masks: a bit per element where processors have registers for them, else a vector whose elements
+ * have all bits set or none. Both know & | ~. */
 #if SS_WIDTH == 8
-    return _mm512_test_epi64_mask((__m512i)v, (__m512i)v) != 0;
-#elif defined(__AVX2__)
-    return !_mm256_testz_si256((__m256i)v, (__m256i)v);
+typedef uint8_t ss_m;
+
+SS_INLINE ss_m ss_m_if(bool truth) { return (ss_m) - (int)truth; }
+SS_INLINE ss_m ss_m_of(unsigned bits) { return (ss_m)bits; }
+SS_INLINE unsigned ss_m_bits(ss_m m) { return m; }
+SS_INLINE bool ss_m_any(ss_m m) { return m != 0; }
+SS_INLINE ss_v ss_m_number(ss_m m) { return (ss_v)_mm512_maskz_set1_epi64(m, 1); }
+SS_INLINE ss_v ss_v_pick(ss_m m, ss_v a, ss_v b)
+{
+    return (ss_v)_mm512_mask_blend_epi64(m, (__m512i)b, (__m512i)a);
+}
+#define SS_COMPARE(name, op, code)                                              \
+    SS_INLINE ss_m ss_m_##name(ss_v a, ss_v b)                                  \
+    {                                                                           \
+        return _mm512_cmp_epu64_mask((__m512i)a, (__m512i)b, _MM_CMPINT_##code); \
+    }                                                                           \
+    SS_INLINE ss_m ss_m_s##name(ss_v a, ss_v b)                                 \
+    {                                                                           \
+        return _mm512_cmp_epi64_mask((__m512i)a, (__m512i)b, _MM_CMPINT_##code); \
+    }
 #else
-    return (v[0] | v[1] | v[2] | v[3]) != 0;
+typedef ss_v ss_m;
+
+SS_INLINE ss_m ss_m_if(bool truth) { return ss_v_all(-(uint64_t)truth); }
+SS_INLINE ss_m ss_m_of(unsigned bits)
+{
+    return (ss_m)((ss_v_all(bits) >> ss_v_numbers() & 1) != 0);
+}
+SS_INLINE unsigned ss_m_bits(ss_m m)
+{
+#ifdef __AVX2__
+    return (unsigned)_mm256_movemask_pd((__m256d)m);
+#else
+    return (unsigned)((m[0] & 1) | (m[1] & 2) | (m[2] & 4) | (m[3] & 8));
 #endif
 }
-
-/* One bit per element of a mask. */
-SS_INLINE unsigned ss_v_bits(ss_v mask)
-{
-#if SS_WIDTH == 8
-    return _mm512_movepi64_mask((__m512i)mask);
-#elif defined(__AVX2__)
-    return (unsigned)_mm256_movemask_pd((__m256d)mask);
-#else
-    return (mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8);
+SS_INLINE bool ss_m_any(ss_m m) { return ss_m_bits(m) != 0; }
+SS_INLINE ss_v ss_m_number(ss_m m) { return m & 1; }
+SS_INLINE ss_v ss_v_pick(ss_m m, ss_v a, ss_v b) { return b ^ ((a ^ b) & m); }
+#define SS_COMPARE(name, op, code)                                              \
+    SS_INLINE ss_m ss_m_##name(ss_v a, ss_v b) { return (ss_m)(a op b); }       \
+    SS_INLINE ss_m ss_m_s##name(ss_v a, ss_v b) { return (ss_m)((ss_sv)a op(ss_sv) b); }
 #endif
-}
+
+SS_COMPARE(eq, ==, EQ)
+SS_COMPARE(ne, !=, NE)
+SS_COMPARE(lt, <, LT)
+SS_COMPARE(le, <=, LE)
+SS_COMPARE(gt, >, NLE)
+SS_COMPARE(ge, >=, NLT)
+#undef SS_COMPARE
 
 /* Runs what follows for the number e of each element of a mask that is set. */
 #define SS_V_EACH(e, mask)                                            \
-    for (unsigned bits_ = ss_v_bits(mask), e; bits_; bits_ &= bits_ - 1) \
+    for (unsigned bits_ = ss_m_bits(mask), e; bits_; bits_ &= bits_ - 1) \
         if ((e = (unsigned)__builtin_ctz(bits_)), 1)
 
 /* Shifts; everything is shifted out beyond the width. */
@@ -104,7 +136,7 @@ SS_INLINE ss_v ss_v_sar(ss_v v, ss_v n)
 #if SS_WIDTH == 8
     return (ss_v)_mm512_srav_epi64((__m512i)v, (__m512i)n);
 #else
-    const ss_v amount = ss_v_pick((ss_v)(n < 64), n, ss_v_all(63));
+    const ss_v amount = ss_v_pick(ss_m_lt(n, ss_v_all(64)), n, ss_v_all(63));
     return (ss_v)((ss_sv)v >> (ss_sv)amount);
 #endif
 }
