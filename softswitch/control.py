@@ -212,6 +212,11 @@ def _bind(listener: socket.socket, path: Path) -> None:
                 path.unlink()
             else:
                 raise PortError(f"another switch has the control socket {path}")
+    elif path.exists():
+        raise PortError(
+            f"{path} is there already and no socket; name a file for the control socket that is "
+            "not there yet"
+        )
     listener.bind(os.fspath(path))
 
 

@@ -58,6 +58,8 @@ class Ports:
         code = self._lib.ss_port_attach(self._ctx, port, name)
         if code == -errno.EEXIST:
             raise PortError(f"port {port} is attached to {self._names.get(port)!r} already")
+        if code == -errno.EBUSY:
+            raise PortError(f"port {port}: another switch, or port, has the interface {ifname!r}")
         if code == -errno.EPERM:
             raise PortError(f"port {port} on {ifname!r}: raw sockets need CAP_NET_RAW or root")
         if code != 0:

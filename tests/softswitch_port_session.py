@@ -9,6 +9,7 @@ import json
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 
 from softswitch.dataplane import DataPlane
 from softswitch.errors import PortError
@@ -34,13 +35,18 @@ def swap_program() -> bytes:
 def make_links() -> None:
     """Create veth pairs host0-port0 and host1-port1, all with jumbo MTU."""
     for i in range(2):
-        ends = [f"host{i}", f"port{i}"]
-        subprocess.run(
-            ["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True
-        )
-        for name in ends:
-            subprocess.run(["sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1"], check=False)
-            subprocess.run(["ip", "link", "set", name, "mtu", "9200", "up"], check=True)
+        make_link(i)
+
+
+def make_link(i: int) -> None:
+    """Create one of them."""
+    ends = [f"host{i}", f"port{i}"]
+    subprocess.run(
+        ["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True
+    )
+    for name in ends:
+        subprocess.run(["sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1"], check=False)
+        subprocess.run(["ip", "link", "set", name, "mtu", "9200", "up"], check=True)
 
 
 def open_host(name: str) -> socket.socket:
@@ -64,6 +70,19 @@ def receive(sock: socket.socket, count: int) -> list[bytes]:
 def frame(number: int, size: int) -> bytes:
     """A frame with an unknown destination and a number in it."""
     return b"\x02" + bytes(11) + b"\x88\xb5" + number.to_bytes(4, "big") + bytes(size - 18)
+
+
+def reborn(far: socket.socket) -> bytes | None:
+    """Delete the link of port 0, make it again, and return what comes through the switch."""
+    subprocess.run(["ip", "link", "delete", "host0"], check=True)
+    make_link(0)
+    near = open_host("host0")
+    far.settimeout(0.2)
+    for _ in range(100):  # until the switch has heard of it
+        near.send(frame(9, 60))
+        with suppress(TimeoutError):
+            return receive(far, 1)[0]
+    return None
 
 
 def observe(count: int) -> dict[str, object]:
@@ -97,7 +116,14 @@ def observe(count: int) -> dict[str, object]:
         hosts[0].send(frame(8, 60))
         switch.start()
         [after_restart] = receive(hosts[1], 1)
+        try:
+            with DataPlane.load(swap_program()) as other:
+                other.attach_port(0, "port1")
+        except PortError as error:
+            errors.append(str(error))
+        again = reborn(hosts[1])
         return {
+            "reborn": again == frame(9, 60),
             "in_order": received == [frame(n, 60 + n % 1000) for n in range(count)],
             "jumbo": jumbo == frame(7, 9100),
             "packet_ins": len(packet_ins),

@@ -145,6 +145,16 @@ def test_bad_pipeline_leaves_the_old_one(
     assert client.read(L2) == [p4r.Entity(table_entry=l2_entry(b"\x01"))]
 
 
+def test_negative_sizes_are_refused(client: Client) -> None:
+    """P4Info has signed sizes."""
+    info = p4i.P4Info()
+    info.CopyFrom(P4INFO)
+    _table(info, "l2").size = -1
+    error = refused(client, Action.VERIFY, config(p4info=info))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "size -1" in error.details()
+
+
 def test_only_the_primary_sets_pipelines(client: Client, empty_switch: P4RuntimeServer) -> None:
     """A backup is refused before any work is done."""
     with Client(empty_switch.address, 0) as backup:

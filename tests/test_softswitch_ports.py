@@ -37,6 +37,7 @@ def test_frames_cross_the_switch_unchanged_and_in_order() -> None:
     seen = json.loads(result.stdout)
     errors = seen.pop("errors")
     assert seen == {
+        "reborn": True,
         "in_order": True,
         "jumbo": True,
         "packet_ins": 1,
@@ -46,10 +47,11 @@ def test_frames_cross_the_switch_unchanged_and_in_order() -> None:
         "rx_bytes": 9100,
         "no_port": 1,
     }
-    assert len(errors) == 3
+    assert len(errors) == 4
     assert "attached to 'port0' already" in errors[0]
     assert "cannot use interface 'nowhere'" in errors[1]
     assert "allowed is 0 to 510" in errors[2]
+    assert "another switch, or port, has the interface 'port1'" in errors[3]
 
 
 def test_ports_that_are_not_there_are_refused() -> None:

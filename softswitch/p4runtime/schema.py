@@ -224,6 +224,8 @@ class _Builder:
     def _table(self, table: p4i.Table) -> TableInfo:
         name = table.preamble.name
         real = self._program.tables.get(name)
+        if table.size < 0:
+            raise invalid(f"table {name!r} has size {table.size} in P4Info; 0 or more is allowed")
         if real is None:
             raise invalid(
                 f"P4Info has table {name!r}, the program has {_some(self._program.tables)}"

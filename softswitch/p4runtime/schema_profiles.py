@@ -46,7 +46,7 @@ def profile_info(
         raise invalid(f"P4Info has action profile {name!r}, which the program does not have")
     if item.with_selector != (real.selector is not None):
         raise invalid(f"action profile {name!r} has a selector only in P4Info or in the program")
-    if item.max_group_size < 0 or item.sum_of_members.max_member_weight < 0:
+    if item.size < 0 or item.max_group_size < 0 or item.sum_of_members.max_member_weight < 0:
         raise invalid(f"action profile {name!r} has a negative size in P4Info")
     return ProfileInfo(
         id=item.preamble.id,

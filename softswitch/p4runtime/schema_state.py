@@ -99,6 +99,8 @@ def value_set_info(
     if real is None:
         raise invalid(f"P4Info has value set {name!r}, which the program does not have")
     fields = tuple(_members(item, real, match_types, types))
+    if item.size < 0:
+        raise invalid(f"value set {name!r} has size {item.size} in P4Info; 0 or more is allowed")
     return ValueSetInfo(item.preamble.id, name, item.size, KeyInfo(f"value set {name}", fields))
 
 

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "link_control.h"
+#include "revive.h"
 
 /* Takes the lock for the data plane, after the threads that wait for it. */
 static void ss_lock_polite(struct ss_ctx *c)
@@ -110,6 +111,8 @@ int ss_run(struct ss_ctx *c)
             uint32_t number = events[i].data.u32;
             if (number < SS_MAX_PORTS && io->ports[number])
                 ss_port_serve(c, io->ports[number]);
+            else if (number == SS_LINK_EVENTS)
+                ss_link_events_take(c);
         }
         ss_run_queue(c);
         if (__builtin_expect(io->hooked, 0))
@@ -144,6 +147,7 @@ static void ss_port_close(struct ss_ctx *c, struct ss_port *port)
     ss_flush_ports(c);
     c->io->ports[port->number] = NULL;
     close(port->fd); /* also leaves the epoll set */
+    close(port->claim);
     free(port);
 }
 
@@ -156,13 +160,17 @@ int ss_port_attach(struct ss_ctx *c, uint32_t number, const char *ifname)
     if (!port)
         return -ENOMEM;
     bool sees_own = false;
-    port->fd = ss_socket_open(ifname, &sees_own);
+    port->fd = ss_socket_open(ifname, &port->index, &sees_own);
+    port->claim = -1;
     port->number = number;
+    snprintf(port->name, sizeof port->name, "%s", ifname);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = number};
     int error = port->fd < 0 ? port->fd : 0;
     ss_lock(c);
     if (!error && c->io->ports[number])
         error = -EEXIST;
+    if (!error && (port->claim = ss_claim(port->index)) < 0)
+        error = port->claim;
     if (!error && epoll_ctl(c->io->epoll, EPOLL_CTL_ADD, port->fd, &event))
         error = -errno;
     if (!error) {
@@ -176,6 +184,8 @@ int ss_port_attach(struct ss_ctx *c, uint32_t number, const char *ifname)
     if (error) {
         if (port->fd >= 0)
             close(port->fd);
+        if (port->claim >= 0)
+            close(port->claim);
         free(port);
     }
     return error;
@@ -263,6 +273,7 @@ static bool ss_io_open(struct ss_ctx *c)
     io->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     io->cpu_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
+    io->link_events = ss_link_events_open(io->epoll);
     return io->epoll >= 0 && io->wake >= 0 && io->cpu_event >= 0
            && !epoll_ctl(io->epoll, EPOLL_CTL_ADD, io->wake, &event) && ss_links_open(c);
 }
@@ -274,6 +285,8 @@ static void ss_io_close(struct ss_ctx *c)
         if (io->ports[i])
             ss_port_close(c, io->ports[i]);
     ss_links_close(c);
+    if (io->link_events >= 0)
+        close(io->link_events);
     close(io->epoll);
     close(io->wake);
     close(io->cpu_event);

@@ -10,8 +10,10 @@
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,7 +34,9 @@ enum {
 };
 
 struct ss_port {
-    int fd;
+    char name[IF_NAMESIZE];
+    unsigned index; /* of the interface that fd is bound to */
+    int fd, claim;
     uint32_t number, pending;
     uint64_t rx, rx_bytes, tx, tx_bytes, tx_errors, oversize, rx_dropped;
     struct ss_buf *bufs[SS_TX_QUEUE];
@@ -47,7 +51,7 @@ struct ss_io {
     struct ss_port *ports[SS_MAX_PORTS];
     struct ss_port *dirty[SS_MAX_PORTS]; /* ports with frames to send */
     uint32_t ndirty;
-    int epoll, wake;
+    int epoll, wake, link_events;
     _Atomic bool stop;
     bool hooked; /* packets pass by faults.h and capture.h */
     struct ss_links *links;
@@ -203,20 +207,37 @@ static void ss_send(struct ss_ctx *c, struct ss_buf *b, uint32_t port)
         ss_leave(c, b, port);
 }
 
-/* A packet socket on an interface, or -errno. *sees_own: it also gets frames that it sent. */
-static int ss_socket_open(const char *ifname, bool *sees_own)
+/* Keeps other switches from an interface while the result is open: a name of which there is one in
+ * each network namespace, and which ends with its process. -EBUSY if another switch has it. */
+static int ss_claim(unsigned index)
 {
-    unsigned index = if_nametoindex(ifname);
-    if (!index)
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int size = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "softswitch port %u", index);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    socklen_t room = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)size);
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&name, room)) {
+        int error = errno == EADDRINUSE ? EBUSY : errno;
+        close(fd);
+        return -error;
+    }
+    return fd < 0 ? -errno : fd;
+}
+
+/* A packet socket on an interface, whose number becomes *index, or -errno. *sees_own: it also gets
+ * frames that it sent. */
+static int ss_socket_open(const char *ifname, unsigned *index, bool *sees_own)
+{
+    *index = if_nametoindex(ifname);
+    if (!*index)
         return -ENODEV;
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
     int one = 1, rcvbuf = SS_RCVBUF, sndbuf = SS_SNDBUF;
-    struct packet_mreq promiscuous = {.mr_ifindex = (int)index, .mr_type = PACKET_MR_PROMISC};
+    struct packet_mreq promiscuous = {.mr_ifindex = (int)*index, .mr_type = PACKET_MR_PROMISC};
     struct sockaddr_ll address = {.sll_family = AF_PACKET,
                                   .sll_protocol = htons(ETH_P_ALL),
-                                  .sll_ifindex = (int)index};
+                                  .sll_ifindex = (int)*index};
     /* Kernels before 4.20 lack the option: outgoing frames are then skipped one by one. */
     *sees_own = setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one) != 0;
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &rcvbuf, sizeof rcvbuf))
