@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import grpc
 import pytest
 from finsy.proto import U128, p4r, rpc_code
 from google.protobuf import any_pb2
 
+from softswitch.p4runtime import batches, service
 from softswitch.p4runtime.arbitration import MAX_ROLES, Arbitration, Controller
 from softswitch.p4runtime.errors import P4RuntimeError
 from softswitch.p4runtime.server import P4RuntimeServer
-from tests.p4rt_support import IDS, TIMEOUT_S, Client, insert, l2_entry
+from tests.p4rt_support import IDS, TIMEOUT_S, Client, batch_errors, insert, l2_entry
 
 pytest_plugins = ("tests.p4rt_fixtures",)
 
@@ -321,3 +323,44 @@ def test_only_the_primary_writes(switch: P4RuntimeServer) -> None:
         assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
         query = p4r.Entity(table_entry=p4r.TableEntry(table_id=IDS["l2"]))
         assert len(first.read(query)) == 1
+
+
+@pytest.mark.compiler
+def test_a_long_write_lets_others_have_their_turn(
+    switch: P4RuntimeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who becomes primary meanwhile does not wait for its end; the rest of it is refused."""
+    begun, demoted = threading.Event(), threading.Event()
+
+    def write_part(*args: Any) -> Any:
+        results = batches.write_batch(*args)
+        if not begun.is_set():
+            begun.set()
+            assert demoted.wait(TIMEOUT_S)
+        return results
+
+    monkeypatch.setattr(service, "WRITE_TURN", 2)
+    monkeypatch.setattr(service, "write_batch", write_part)
+    updates = [insert(table_entry=l2_entry(bytes([n]))) for n in range(1, 6)]
+    failed: list[grpc.RpcError] = []
+
+    def write(client: Client) -> None:
+        with pytest.raises(grpc.RpcError) as caught:
+            client.write(*updates)
+        failed.append(caught.value)
+
+    with Client(switch.address, 2) as first, Client(switch.address, 3) as second:
+        first.arbitrate()
+        writer = threading.Thread(target=write, args=(first,))
+        writer.start()
+        assert begun.wait(TIMEOUT_S)
+        taker = threading.Thread(target=second.arbitrate)
+        taker.start()
+        assert first.receive().arbitration.status.code != OK
+        demoted.set()
+        writer.join(TIMEOUT_S)
+        taker.join(TIMEOUT_S)
+        codes = [detail.canonical_code for detail in batch_errors(failed[0])]
+        assert codes == [OK, OK, *[rpc_code.PERMISSION_DENIED] * 3]
+        query = p4r.Entity(table_entry=p4r.TableEntry(table_id=IDS["l2"]))
+        assert len(second.read(query)) == 2

@@ -20,6 +20,7 @@ from softswitch.p4runtime.notifications import NotificationPump, notifies
 from softswitch.p4runtime.packet_io import PacketInPump
 from softswitch.p4runtime.pipeline import Loader, Pipeline, verify
 from softswitch.p4runtime.reconcile import carry_over
+from softswitch.p4runtime.turns import FairLock
 
 LOGGER = logging.getLogger(__name__)
 
@@ -44,8 +45,8 @@ class Device:
     ) -> None:
         self.device_id = device_id
         self.cpu_port = cpu_port
-        self.lock = threading.RLock()
-        """Held by every Write as a whole, by Reads while they look, and by a commit."""
+        self.lock = FairLock()
+        """Held by Writes (see `service.WRITE_TURN`), by Reads while they look, and by a commit."""
         self._load = load
         self._ports = dict(ports or {})
         self._deliver = deliver

@@ -15,6 +15,7 @@ from finsy.proto import p4r
 
 from softswitch.link_state import link_is_up
 from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.turns import FairLock
 
 LOGGER = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class NotificationPump:
         pipeline: Pipeline,
         ports: Mapping[int, str],
         deliver: Deliver,
-        writes: threading.RLock,
+        writes: FairLock,
     ) -> None:
         self._dataplane = pipeline.dataplane
         self._digests = pipeline.digests

@@ -44,6 +44,9 @@ API_VERSION = "1.4.1"
 CHUNK_ENTITIES = 1000
 CHUNK_BYTES = 1 << 20
 
+WRITE_TURN = 512
+"""Updates of a Write that is no unit after which others have their turn."""
+
 ResultT = TypeVar("ResultT")
 
 
@@ -141,17 +144,44 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
     def _write(self, request: p4r.WriteRequest) -> list[P4RuntimeError | None]:
         self._check_device(request.device_id)
-        with self._device.lock:
-            access = self._check_primary(request)
-            check_count(len(request.updates), MAX_UPDATES, "updates")
-            others = self._arbitration.foreign_objects(request.role)
-            pipeline = self._device.pipeline()
-            return write_batch(
-                pipeline,
-                request.updates,
-                request.atomicity,
-                lambda update: access.check_write(update.entity, others),
+        count, results = len(request.updates), list[P4RuntimeError | None]()
+        is_unit = request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR
+        turn = max(count, 1) if is_unit else WRITE_TURN
+        first: Pipeline | None = None
+        for start in range(0, max(count, 1), turn):
+            try:
+                with self._device.lock:
+                    first = self._write_part(request, slice(start, start + turn), first, results)
+            except SoftSwitchError as error:
+                if not start:
+                    raise
+                # Another controller became primary, or set a pipeline, between two turns.
+                return results + [from_engine(error)] * (count - start)
+        return results
+
+    def _write_part(
+        self,
+        request: p4r.WriteRequest,
+        part: slice,
+        first: Pipeline | None,
+        results: list[P4RuntimeError | None],
+    ) -> Pipeline:
+        """Apply some updates of a Write to the pipeline that the first ones were applied to."""
+        access = self._check_primary(request)
+        check_count(len(request.updates), MAX_UPDATES, "updates")
+        others = self._arbitration.foreign_objects(request.role)
+        pipeline = self._device.pipeline()
+        if first is not None and pipeline is not first:
+            raise P4RuntimeError(
+                grpc.StatusCode.ABORTED, "not applied: another pipeline was set meanwhile"
             )
+        results += write_batch(
+            pipeline,
+            request.updates[part],
+            request.atomicity,
+            lambda update: access.check_write(update.entity, others),
+        )
+        return pipeline
 
     def _read(
         self, request: p4r.ReadRequest
