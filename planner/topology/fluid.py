@@ -98,11 +98,11 @@ class _Run:
             np.concatenate([flow.shares for flow in flat]) if flat else np.zeros(0),
         )
         self.left = np.array([flow.size_bytes for flow in flat])
-        self.link_bytes = np.bincount(
+        self.link_bytes: Floats = np.bincount(
             self.uses.link,
             self.uses.share * np.repeat(self.left, lengths),
             minlength=len(self.capacity),
-        )
+        ).astype(np.float64)
         self.flows_left = np.zeros(len(self.waits), dtype=np.int64)
         self.flows_left[self.graph.sent_by] = counts
         self.active = np.zeros(0, dtype=np.int64)
