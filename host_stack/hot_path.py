@@ -73,6 +73,7 @@ class HotPath:
         in_row[self._placement.rows[summed_here]] = True
         pairs = self._placement.pairs
         in_row[pairs.seconds] = in_row[pairs.rows]
+        in_row |= self._job.drain_digits
         parts = self._drain.run(
             make_tag(self._job.epoch, round_),
             rows,

@@ -38,6 +38,7 @@ class Job:
         group: IPv4 multicast group of UPDATEs.
         scheduler: address and port of the ps-lite scheduler.
         transport: "batch" (the fast path) or "scapy".
+        drain_digits: drain all rows as digits, since a switch of the job cannot round to float32.
         timeouts_s: as `DEFAULT_TIMEOUTS_S`.
     """
 
@@ -52,12 +53,15 @@ class Job:
     group: str
     scheduler: tuple[str, int]
     transport: str = "batch"
+    drain_digits: bool = False
     timeouts_s: dict[str, float] = field(default_factory=lambda: dict(DEFAULT_TIMEOUTS_S))
 
     def __post_init__(self) -> None:
         for name in ("job", "epoch", "fraction_bits", "num_keys"):
             if type(value := getattr(self, name)) is not int:
                 raise BadInput(f"{name} {value!r}: it must be an integer")
+        if type(self.drain_digits) is not bool:
+            raise BadInput(f"drain_digits {self.drain_digits!r}: allowed are true and false")
         if not 0 < self.job <= 0xFFFF:
             raise BadInput(f"job {self.job}: allowed are 1 to 65535")
         if not 0 < self.epoch <= MAX_EPOCH:

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from controller.tables import Attachment, Forward, Local, Membership
 from controller.targets import find_target
 from host_stack.job import Job
 from host_stack.placement import Placement
+from host_stack.wire import DrainFormat, Op
 from softswitch.dataplane import DataPlane
 from softswitch.p4runtime.server import P4RuntimeServer
 from tests.job_in_memory import (
@@ -201,3 +203,38 @@ def test_switch_server_and_worker_die() -> None:
         outcome = job.run()
     assert outcome.parameters.tobytes() == expected(pushes).tobytes()
     assert sum(outcome.crashes.values()) == 2
+
+
+class DigitsOnly:
+    """The embedded switch, deaf to requests for float32 as a switch that cannot round is."""
+
+    def __init__(self, dataplane: DataPlane) -> None:
+        self._dataplane = dataplane
+        self.drains = 0
+
+    def inject(self, port: int, packet: bytes) -> list[tuple[int, bytes]]:
+        """Run a packet to its end, unless it asks for float32."""
+        if packet[42] & 0xF == Op.DRAIN:
+            if packet[62] != DrainFormat.DIGITS:
+                return []
+            self.drains += 1
+        return self._dataplane.inject(port, packet)
+
+
+def test_a_switch_that_answers_digits_alone() -> None:
+    """The job says so, the server asks for digits, and the model keeps its bits."""
+    pushes = random_pushes(WORKERS, 3, NUM_KEYS, 900, seed=6)
+    with switch_server() as server:
+
+        def make(job: Job, _placement: Placement) -> MemoryNetwork:
+            asyncio.run(provision(server.address, job))
+            assert server.dataplane is not None
+            switch = DigitsOnly(server.dataplane)
+            return MemoryNetwork(ports(WORKERS), GROUP, addresses(WORKERS), switch)
+
+        job = MemoryJob(pushes, NUM_KEYS, HOT, make, F)
+        job.job = replace(job.job, drain_digits=True)
+        outcome = job.run()
+        assert job.network.dataplane.drains > 0
+    assert outcome.parameters.tobytes() == expected(pushes).tobytes()
+    assert outcome.counters["drained_rows"] > 0
