@@ -14,8 +14,13 @@ from host_stack.layout import Layout
 SOURCE_DIR = Path(__file__).resolve().parent.parent / "p4src"
 BUILD_DIR = SOURCE_DIR / "build"
 
-PROGRAMS = {"libra": 32, "libra64": 64}
+PROGRAMS = {"libra16": 16, "libra": 32, "libra64": 64}
 """Name of an artifact and its LANES."""
+
+SPLIT_PROGRAM = "libra_split"
+SPLIT_LANES = 8
+SPLIT_DEFINES = ("SPLIT_ALIGN", "PIECE_BITS=4")
+"""The program with the alignment of Tofino (p4src/include/split_align.p4), to be tested."""
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 

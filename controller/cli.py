@@ -95,7 +95,7 @@ def run(
         typer.Option(help="; ".join(f"{t.name}: {t.description}" for t in EMULATED.values()) + "."),
     ] = DEFAULTS.target,
     lanes: Annotated[
-        int, typer.Option(help="Lanes of the switch program: 32 or 64.")
+        int, typer.Option(help="Lanes of the switch program: 16, 32 or 64.")
     ] = DEFAULTS.lanes,
     link_mbps: Annotated[
         float, typer.Option(help="Rate of every link, each way, in Mbit/s.")

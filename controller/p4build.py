@@ -8,11 +8,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from controller.artifacts import BUILD_DIR, PROGRAMS, SOURCE_DIR, sha256, sources_sha256
+from controller.artifacts import (
+    BUILD_DIR,
+    PROGRAMS,
+    SOURCE_DIR,
+    SPLIT_DEFINES,
+    SPLIT_LANES,
+    SPLIT_PROGRAM,
+    sha256,
+    sources_sha256,
+)
 from host_stack.errors import LibraError
 from host_stack.layout import Layout
 
@@ -57,8 +67,13 @@ def layout_of(lanes: int) -> Layout:
     )
 
 
-def compile_program(name: str, lanes: int, folder: Path = BUILD_DIR) -> None:
-    """Compile libra.p4 with `lanes` lanes into `folder`; `CompilerFailed` shows p4c's words."""
+def compile_program(
+    name: str, lanes: int, folder: Path = BUILD_DIR, defines: Iterable[str] = ()
+) -> None:
+    """Compile libra.p4 with `lanes` lanes and macros into `folder`.
+
+    `CompilerFailed` shows p4c's words.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch)
         done = subprocess.run(
@@ -67,6 +82,7 @@ def compile_program(name: str, lanes: int, folder: Path = BUILD_DIR) -> None:
                 "--std",
                 "p4-16",
                 f"-DLANES={lanes}",
+                *(f"-D{define}" for define in defines),
                 "--p4runtime-files",
                 str(made / "program.p4info.txtpb"),
                 "-o",
@@ -108,8 +124,9 @@ def main() -> int:
     """Compile every program; one line of what went wrong, and 1, if that fails."""
     try:
         version = compiler_version()
-        for name, lanes in PROGRAMS.items():
-            compile_program(name, lanes)
+        programs = [(name, lanes, ()) for name, lanes in PROGRAMS.items()]
+        for name, lanes, defines in (*programs, (SPLIT_PROGRAM, SPLIT_LANES, SPLIT_DEFINES)):
+            compile_program(name, lanes, defines=defines)
             size = (BUILD_DIR / f"{name}.json").stat().st_size
             sys.stdout.write(f"{name}: {lanes} lanes, {size / 1e6:.1f} MB, {version}\n")
     except LibraError as error:

@@ -9,8 +9,10 @@ section 3 of the design, bit for bit (docs/tofino.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import finsy as fy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -90,6 +92,10 @@ class Shares:
     def __len__(self) -> int:
         return len(self.shift)
 
+    def columns(self) -> tuple[NDArray[np.int64], ...]:
+        """Shift, value, high and low."""
+        return self.shift, self.value, self.high, self.low
+
 
 def pieces(width: int) -> list[Piece]:
     """The pieces of a significand, lowest first, each of `width` bits but for the highest.
@@ -100,3 +106,52 @@ def pieces(width: int) -> list[Piece]:
         raise BadInput(f"pieces of {width} bits: allowed are {', '.join(map(str, PIECE_BITS))}")
     lows = range(0, FRACTION_BITS, width)
     return [Piece(i, low, min(width, FRACTION_BITS - low)) for i, low in enumerate(lows)]
+
+
+@dataclass(frozen=True)
+class SplitAlign:
+    """The tables of the P4 control of this name, in every lane.
+
+    Attributes:
+        lanes: of the program.
+        pieces: that it was compiled for, as `of_program` finds them.
+    """
+
+    lanes: int
+    pieces: Sequence[Piece]
+
+    @classmethod
+    def of_program(cls, p4info: fy.P4Schema) -> SplitAlign | None:
+        """What a program's description says of the pieces; None if it shifts instead."""
+        names = {table.name for table in p4info.tables}
+        lanes = sum(name.endswith(".exponents") for name in names)
+        count = sum(name.startswith("LibraIngress.align0.piece") for name in names)
+        for found in map(pieces, PIECE_BITS):
+            if len(found) == count:
+                return cls(lanes, found)
+        return None
+
+    def shares(self) -> Iterator[fy.P4TableEntry]:
+        """What the pieces become, which is the same for all jobs."""
+        for piece in self.pieces:
+            shares = piece.shares()
+            rows = list(zip(*(a.tolist() for a in shares.columns()), strict=True))
+            for lane in range(self.lanes):
+                prefix = f"LibraIngress.align{lane}."
+                for shift, value, high, low in rows:
+                    yield fy.P4TableEntry(
+                        f"{prefix}piece{piece.number}",
+                        match=fy.Match(shift=shift, piece=value),
+                        action=fy.Action(f"{prefix}share{piece.number}", high=high, low=low),
+                    )
+
+    def exponents(self, slot: int, fraction_bits: int) -> Iterator[fy.P4TableEntry]:
+        """What the scale of a job makes of each exponent."""
+        for lane in range(self.lanes):
+            prefix = f"LibraIngress.align{lane}."
+            for exponent in range(256):
+                yield fy.P4TableEntry(
+                    prefix + "exponents",
+                    match=fy.Match(job_slot=slot, exponent=exponent),
+                    action=fy.Action(prefix + "shifted", by=shift_of(exponent, fraction_bits)),
+                )

@@ -12,6 +12,8 @@ from pathlib import Path
 import finsy as fy
 
 from controller.finsy_log import finsy_failures
+from controller.laps import Laps
+from controller.pieces import SplitAlign
 from controller.tables import Entity, Forward, LaneAlign, Local, Membership, Sources
 from controller.targets import Program, Target
 from host_stack.errors import LibraError
@@ -82,13 +84,22 @@ async def provision_network(switch: fy.Switch, forward: Forward, local: Local) -
     """Install what every job shares: routes, addresses by port, the switch, the clone session."""
     sources = Sources(local.address, forward.hosts)
     await write(switch, [*forward.entries(), *local.entries(), *sources.entries()])
+    if not Laps.has_program(switch.p4info):
+        await write(switch, [local.session()])
+    if split := SplitAlign.of_program(switch.p4info):
+        await write(switch, split.shares())
 
 
 async def provision_job(switch: fy.Switch, membership: Membership, program: Program) -> None:
     """Install a job; members last, so that no packet counts before all of it stands."""
     membership.check(program.layout)
-    align = LaneAlign(membership.slot, membership.fraction_bits, program.layout.lanes)
-    await write(switch, align.entries())
+    slot, fraction_bits = membership.slot, membership.fraction_bits
+    if split := SplitAlign.of_program(switch.p4info):
+        await write(switch, split.exponents(slot, fraction_bits))
+    else:
+        await write(switch, LaneAlign(slot, fraction_bits, program.layout.lanes).entries())
+    if Laps.has_program(switch.p4info):
+        await write(switch, Laps(membership).entries())
     await write(switch, [*membership.entries(), *membership.group_entries()])
 
 

@@ -84,13 +84,17 @@ class Local:
     address: str
 
     def entries(self) -> Iterator[Entity]:
-        """The switch's own address and the clone session."""
+        """The switch's own address."""
         yield fy.P4TableEntry(
             "LibraIngress.locals",
             match=fy.Match(**{"hdr.ipv4.dst": self.address}),
             action=fy.Action("LibraIngress.local"),
         )
-        yield fy.P4CloneSessionEntry(DRAIN_SESSION, replicas=[1])
+
+    @staticmethod
+    def session() -> Entity:
+        """The clone session that copies DRAINs."""
+        return fy.P4CloneSessionEntry(DRAIN_SESSION, replicas=[1])
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,36 @@
 #include "include/reply.p4"
 #include "include/forward.p4"
 
+/* With SPLIT_ALIGN, the alignment of the Tofino program runs here: the same bits. */
+#ifdef SPLIT_ALIGN
+#include "include/split_align.p4"
+#define LANE_INSTANCES(i) \
+    SplitAlign() align##i; \
+    LaneCells() cells##i; \
+    magnitude_t magnitude##i; \
+    bit<8> shift##i; \
+    bit<32> high##i; \
+    bit<32> low##i;
+#define LOOK_UP(i) \
+    align##i.apply(md.job_slot, hdr.grad.exponent##i, hdr.grad.fraction##i, shift##i, high##i, \
+                   low##i); \
+    magnitude##i = high##i[23:0] ++ low##i[23:0]; \
+    md.escape = md.escape | shift##i[SHIFT_BITS:SHIFT_BITS];
+#else
 #define LANE_INSTANCES(i) \
     LaneAlign() align##i; \
     LaneCells() cells##i; \
     magnitude_t magnitude##i;
+#define LOOK_UP(i) \
+    align##i.apply(md.job_slot, hdr.grad.exponent##i, hdr.grad.fraction##i, magnitude##i, \
+                   md.escape);
+#endif
 
 #define ALIGN(i) \
     magnitude##i = 0; \
     if (hdr.grad.used[i:i] == 1) { \
         md.rows = md.rows | hdr.grad.row##i; \
-        align##i.apply(md.job_slot, hdr.grad.exponent##i, hdr.grad.fraction##i, magnitude##i, \
-                       md.escape); \
+        LOOK_UP(i) \
     }
 
 #define ADD_OR_READ(i) \

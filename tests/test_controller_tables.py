@@ -109,7 +109,8 @@ def test_routes() -> None:
 
 def test_the_switch_itself() -> None:
     """Its address, and the session that copies a DRAIN."""
-    local, session = Local("10.0.0.254").entries()
+    (local,) = Local("10.0.0.254").entries()
+    session = Local.session()
     assert fields(local)[0] == {"hdr.ipv4.dst": "10.0.0.254"}
     assert isinstance(session, fy.P4CloneSessionEntry)
 

@@ -1,4 +1,4 @@
-"""libra.p4 with 64 lanes: what depends on lanes, by the tests of the program with 32."""
+"""libra.p4 with 16 and 64 lanes: what depends on lanes, by the tests of the program with 32."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.artifacts import PROGRAMS, Artifact
+from controller.artifacts import PROGRAMS, Artifact, program_with
 from tests import test_switch_program as narrow
 from tests.switch_under_test import SwitchUnderTest, embedded
 
@@ -35,8 +35,9 @@ def test_artifacts_differ_in_their_lanes_alone() -> None:
     ],
     ids=lambda test: test.__name__,
 )
-def test_sixty_four_lanes(test: Callable[[SwitchUnderTest], None]) -> None:
+@pytest.mark.parametrize("lanes", [16, 64])
+def test_other_lanes(lanes: int, test: Callable[[SwitchUnderTest], None]) -> None:
     """Bit for bit against the numpy reference."""
-    with embedded(Artifact.load("libra64"), narrow.F) as switch:
-        assert switch.artifact.layout.lanes == 64
+    with embedded(Artifact.load(program_with(lanes)), narrow.F) as switch:
+        assert switch.artifact.layout.lanes == lanes
         test(switch)

@@ -2,7 +2,14 @@
 #ifndef LIBRA_LANES_P4
 #define LIBRA_LANES_P4
 
-#if LANES == 32
+#if LANES == 8
+#define EACH_LANE(X) \
+    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#elif LANES == 16
+#define EACH_LANE(X) \
+    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) \
+    X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#elif LANES == 32
 #define EACH_LANE(X) \
     X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) \
     X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) \
@@ -19,7 +26,7 @@
     X(48) X(49) X(50) X(51) X(52) X(53) X(54) X(55) \
     X(56) X(57) X(58) X(59) X(60) X(61) X(62) X(63)
 #else
-#error "LANES must be 32 or 64"
+#error "LANES must be 8, 16, 32 or 64"
 #endif
 
 #endif
