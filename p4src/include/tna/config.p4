@@ -1,0 +1,56 @@
+/* Sizes of the Tofino program, and which lanes are where.
+ *
+ * A stage has four stateful ALUs and a lane takes two. Only the later stages of the ingress know
+ * that a packet may be added, so the first lanes are added in the egress, whose early stages are
+ * free: EGRESS_LANES of them, the others in the ingress. */
+#ifndef LIBRA_TNA_CONFIG_P4
+#define LIBRA_TNA_CONFIG_P4
+
+#ifndef LANES
+#define LANES 16
+#endif
+
+#include "../config.p4"
+#include "../lanes.p4"
+
+/* The window of every worker takes memory of one stage: fewer jobs and workers than on v1model. */
+#undef JOB_SLOT_BITS
+#define JOB_SLOT_BITS 2
+#undef RANK_BITS
+#define RANK_BITS 6
+
+#if LANES == 16
+#ifndef EGRESS_LANES
+#define EGRESS_LANES 4
+#endif
+#if EGRESS_LANES == 4
+#define EACH_EGRESS_LANE(X) X(0) X(1) X(2) X(3)
+#define EACH_INGRESS_LANE(X) \
+    X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#elif EGRESS_LANES == 6
+#define EACH_EGRESS_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#define EACH_INGRESS_LANE(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#elif EGRESS_LANES == 8
+#define EACH_EGRESS_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define EACH_INGRESS_LANE(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#else
+#error "with 16 lanes, EGRESS_LANES must be 4, 6 or 8"
+#endif
+#elif LANES == 8
+#ifndef EGRESS_LANES
+#define EGRESS_LANES 2
+#endif
+#if EGRESS_LANES == 2
+#define EACH_EGRESS_LANE(X) X(0) X(1)
+#define EACH_INGRESS_LANE(X) X(2) X(3) X(4) X(5) X(6) X(7)
+#elif EGRESS_LANES == 4
+#define EACH_EGRESS_LANE(X) X(0) X(1) X(2) X(3)
+#define EACH_INGRESS_LANE(X) X(4) X(5) X(6) X(7)
+#else
+#error "with 8 lanes, EGRESS_LANES must be 2 or 4"
+#endif
+#else
+#error "on Tofino, LANES must be 8 or 16"
+#endif
+
+#endif

@@ -1,0 +1,133 @@
+/* Headers and metadata of the Tofino program. Those of the packets are shared; here are those that
+ * never leave the switch. */
+#ifndef LIBRA_TNA_HEADERS_P4
+#define LIBRA_TNA_HEADERS_P4
+
+/* What the parser makes of a packet. */
+typedef bit<4> kind_t;
+const kind_t KIND_OTHER = 0;           /* nothing that is looked into */
+const kind_t KIND_GRAD = 1;
+const kind_t KIND_DRAIN = 2;
+const kind_t KIND_PROBE = 3;
+const kind_t KIND_UPDATE = 4;
+const kind_t KIND_BAD_GRAD = 5;        /* a GRAD of another length */
+const kind_t KIND_LIBRA = 6;           /* any other operation */
+const kind_t KIND_LAP = 7;             /* a DRAIN on its laps through this pipe */
+
+/* The operation of a DRAIN between its laps; only a recirculation port takes it for one. */
+const bit<4> OP_LAP = 15;
+
+/* What is left for the egress to do. */
+typedef bit<8> act_t;
+const act_t ACT_PASS = 0;
+const act_t ACT_ADD = 1;               /* add the lanes of the egress, and acknowledge */
+const act_t ACT_DUPLICATE = 2;         /* acknowledge */
+const act_t ACT_PROBED = 3;
+const act_t ACT_DRAIN = 4;             /* begin the laps; a copy asks for the next row */
+const act_t ACT_READ_HIGH = 5;
+const act_t ACT_READ_LOW = 6;
+
+/* What the lanes do on a lap. */
+const bit<2> LAP_NONE = 0;
+const bit<2> LAP_HIGH = 1;             /* read d1, and mark the cells that were touched */
+const bit<2> LAP_LOW = 2;              /* read d0 */
+const bit<2> LAP_SEND = 3;             /* leave out what was not touched, and answer */
+
+#define EGRESS_INDEX(i) bit<16> index##i;
+
+/* From the ingress to the egress. */
+header bridge_h {
+    act_t   act;
+    bit<8>  used;                      /* of the lanes of the egress */
+    bit<8>  signs;
+    bit<16> epoch;
+    EACH_EGRESS_LANE(EGRESS_INDEX)
+}
+
+/* A row on its laps; `lap` counts them. */
+header lap_h {
+    bit<8>   lap;
+    bit<16>  row;
+    bitmap_t used;
+    bit<16>  bytes;                    /* of the cells that were touched */
+}
+
+/* Not 0: the cell was touched in the round. */
+header mark_h {
+    bit<8> touched;
+}
+
+#define LANE_HEADERS(i) \
+    mark_h   mark##i; \
+    digits_h digits##i;
+
+struct ingress_headers_t {
+    bridge_h   bridge;
+    ethernet_h ethernet;
+    ipv4_h     ipv4;
+    udp_h      udp;
+    libra_h    libra;
+    grad_h     grad;
+    drain_h    drain;
+    probe_h    probe;
+    lap_h      lap;
+    drained_h  drained;
+    EACH_LANE(LANE_HEADERS)
+}
+
+#define EGRESS_LANE_HEADERS(i) \
+    mark_h   mark##i; \
+    digits_h digits##i;
+
+struct egress_headers_t {
+    bridge_h   bridge;
+    ethernet_h ethernet;
+    ipv4_h     ipv4;
+    udp_h      udp;
+    libra_h    libra;
+    drain_h    drain;
+    probe_h    probe;
+    lap_h      lap;
+    EACH_EGRESS_LANE(EGRESS_LANE_HEADERS)
+}
+
+#define LANE_METADATA(i) \
+    bit<8>  shift##i; \
+    bit<16> index##i;
+
+struct ingress_metadata_t {
+    kind_t      kind;
+    job_slot_t  job_slot;              /* 0: the job is not known here */
+    rank_t      rank;
+    bit<2>      role;
+    bit<1>      local;                 /* addressed to this switch */
+    bit<1>      recirculated;
+    bit<1>      bad_checksum;
+    bit<1>      wrong_epoch;
+    bit<1>      wrong_server;
+    bit<1>      bad_drain;
+    bit<1>      escape;
+    bit<1>      unknown_row;
+    bit<1>      admitted;
+    bit<1>      fresh;                 /* the window has not seen the packet before */
+    bit<2>      lap;
+    reason_t    reason;
+    port_t      strange;               /* not 0: the source address belongs to another port */
+    bit<16>     epoch;
+    bit<16>     row_base;
+    bit<16>     row_mask;
+    bit<16>     rows;                  /* all bits that are set in a row of a GRAD */
+    bit<32>     wide_epoch;
+    bit<32>     next_tag;
+    bit<32>     first;                 /* lowest open round of the epoch, as a tag; 0: any */
+    bit<32>     ahead;
+    ipv4_addr_t server;
+    EACH_LANE(LANE_METADATA)
+    OR_METADATA
+}
+
+struct egress_metadata_t {
+    bit<1> unused;
+}
+
+#endif

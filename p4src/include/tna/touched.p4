@@ -1,0 +1,58 @@
+/* Of a row on its second lap: the bitmap of the cells that were touched, and their bytes, four
+ * lanes at a time. */
+#ifndef LIBRA_TNA_TOUCHED_P4
+#define LIBRA_TNA_TOUCHED_P4
+
+#define TOUCHED(name, first, a, b, c, d) \
+    action add_##name(bitmap_t used, bit<16> bytes) { \
+        hdr.lap.used = hdr.lap.used | used; \
+        hdr.lap.bytes = hdr.lap.bytes + bytes; \
+    } \
+    table name { \
+        key = { \
+            hdr.mark##a.touched[0:0]: exact; \
+            hdr.mark##b.touched[0:0]: exact; \
+            hdr.mark##c.touched[0:0]: exact; \
+            hdr.mark##d.touched[0:0]: exact; \
+        } \
+        actions = { add_##name; } \
+        size = 16; \
+        const default_action = add_##name(0, 0); \
+        const entries = { \
+            (1, 0, 0, 0): add_##name(1 << first, 8); \
+            (0, 1, 0, 0): add_##name(2 << first, 8); \
+            (1, 1, 0, 0): add_##name(3 << first, 16); \
+            (0, 0, 1, 0): add_##name(4 << first, 8); \
+            (1, 0, 1, 0): add_##name(5 << first, 16); \
+            (0, 1, 1, 0): add_##name(6 << first, 16); \
+            (1, 1, 1, 0): add_##name(7 << first, 24); \
+            (0, 0, 0, 1): add_##name(8 << first, 8); \
+            (1, 0, 0, 1): add_##name(9 << first, 16); \
+            (0, 1, 0, 1): add_##name(10 << first, 16); \
+            (1, 1, 0, 1): add_##name(11 << first, 24); \
+            (0, 0, 1, 1): add_##name(12 << first, 16); \
+            (1, 0, 1, 1): add_##name(13 << first, 24); \
+            (0, 1, 1, 1): add_##name(14 << first, 24); \
+            (1, 1, 1, 1): add_##name(15 << first, 32); \
+        } \
+    }
+
+control Touched(inout ingress_headers_t hdr) {
+    TOUCHED(touched0, 0, 0, 1, 2, 3)
+    TOUCHED(touched1, 4, 4, 5, 6, 7)
+#if LANES == 16
+    TOUCHED(touched2, 8, 8, 9, 10, 11)
+    TOUCHED(touched3, 12, 12, 13, 14, 15)
+#endif
+
+    apply {
+        touched0.apply();
+        touched1.apply();
+#if LANES == 16
+        touched2.apply();
+        touched3.apply();
+#endif
+    }
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* What a GRAD has to pass before its first cell is touched: the controls of include/window.p4, each
+ * a register that is accessed once. */
+#ifndef LIBRA_TNA_WINDOW_P4
+#define LIBRA_TNA_WINDOW_P4
+
+struct open_t {
+    bit<32> epoch;
+    bit<32> tag;
+}
+
+/* The lowest open round of a job's epoch, as a tag; 0 if any round is open. */
+control Open(in kind_t kind, inout ingress_metadata_t md) {
+    Register<open_t, job_slot_t>(JOBS) open;
+
+    RegisterAction<open_t, job_slot_t, bit<32>>(open) first_of_epoch = {
+        void apply(inout open_t value, out bit<32> first) {
+            first = 0;
+            if (value.epoch == md.wide_epoch) {
+                first = value.tag;
+            }
+        }
+    };
+    RegisterAction<open_t, job_slot_t, bit<32>>(open) close_round = {
+        void apply(inout open_t value) {
+            if (value.epoch != md.wide_epoch || md.next_tag > value.tag) {
+                value.tag = md.next_tag;
+            }
+            value.epoch = md.wide_epoch;
+        }
+    };
+
+    action look() {
+        md.first = first_of_epoch.execute(md.job_slot);
+    }
+    action close() {
+        close_round.execute(md.job_slot);
+    }
+    table rounds {
+        key = {
+            kind: ternary;
+            md.role: ternary;
+            md.wrong_epoch: ternary;
+        }
+        actions = { look; close; NoAction; }
+        size = 2;
+        const default_action = NoAction();
+        const entries = {
+            (KIND_GRAD, _, _): look();
+            (KIND_UPDATE, ROLE_SERVER, 0): close();
+        }
+    }
+
+    apply {
+        rounds.apply();
+    }
+}
+
+struct seen_t {
+    bit<32> epoch;
+    bit<32> seq;
+}
+
+/* seen[worker][seq mod W] holds (epoch, seq): a packet counts if it is newer. */
+control Window(in seq_t seq, inout ingress_metadata_t md) {
+    Register<seen_t, bit<16>>(MEMBERS * WINDOW) seen;
+
+    RegisterAction<seen_t, bit<16>, bit<1>>(seen) see = {
+        void apply(inout seen_t value, out bit<1> fresh) {
+            if (value.epoch != md.wide_epoch || (int<32>)(seq - value.seq) > 0) {
+                value.epoch = md.wide_epoch;
+                value.seq = seq;
+                fresh = 1;
+            } else {
+                fresh = 0;
+            }
+        }
+    };
+
+    apply {
+        md.fresh = see.execute(md.job_slot ++ md.rank ++ seq[WINDOW_BITS - 1:0]);
+    }
+}
+
+#endif

@@ -1,0 +1,287 @@
+/* Libra for Tofino (TNA): the packets, the arithmetic and the tables of libra.p4.
+ *
+ * What differs is said in docs/tofino.md: lanes are added partly in the ingress and partly in the
+ * egress, a drain makes laps through the pipe, since an access to a register puts out one word,
+ * and it is answered in digits. Checks of the UDP checksum are the hosts'. */
+#include <core.p4>
+#include <tna.p4>
+
+#include "include/tna/config.p4"
+#include "include/types.p4"
+#include "include/headers.p4"
+#include "include/split_align.p4"
+#include "include/tna/rows.p4"
+#include "include/tna/headers.p4"
+#include "include/tna/any_row.p4"
+#include "include/tna/ingress_parser.p4"
+#include "include/tna/membership.p4"
+#include "include/tna/window.p4"
+#include "include/tna/escapes.p4"
+#include "include/tna/verdict.p4"
+#include "include/tna/touched.p4"
+#include "include/tna/lane_cells.p4"
+#include "include/tna/egress.p4"
+
+#define ALIGN_INSTANCE(i) SplitAlign() align##i;
+#define INGRESS_LANE_INSTANCES(i) \
+    HighDigit() high##i; \
+    LowDigit() low##i;
+
+#define ALIGN(i) \
+    align##i.apply(md.job_slot, hdr.grad.exponent##i, hdr.grad.fraction##i, md.shift##i, \
+                   hdr.digits##i.d1, hdr.digits##i.d0);
+
+#define MASK_INDEX(i) md.index##i = hdr.grad.row##i & md.row_mask;
+#define PLACE_INDEX(i) md.index##i = md.index##i | md.row_base;
+#define MASK_LAP_INDEX(i) md.index##i = hdr.lap.row & md.row_mask;
+
+#define INGRESS_LANE(i) \
+    high##i.apply(md.lap, md.fresh, hdr.grad.used[i:i], hdr.grad.sign##i, hdr.libra.tag, \
+                  md.index##i, hdr.digits##i.d1); \
+    low##i.apply(md.lap, md.fresh, hdr.grad.used[i:i], hdr.grad.sign##i, hdr.libra.tag, \
+                 md.index##i, hdr.mark##i.touched, hdr.digits##i.d0);
+
+#define BRIDGE_LANE(i) \
+    hdr.digits##i.setValid(); \
+    hdr.bridge.signs[i:i] = hdr.grad.sign##i;
+#define BRIDGE_INDEX(i) hdr.bridge.index##i = md.index##i;
+
+#define CLEAR_CELLS(i) \
+    hdr.mark##i.setValid(); \
+    hdr.mark##i.touched = 0; \
+    hdr.digits##i.setValid(); \
+    hdr.digits##i.d1 = 0; \
+    hdr.digits##i.d0 = 0;
+
+control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
+                     in ingress_intrinsic_metadata_t ig_intr_md,
+                     in ingress_intrinsic_metadata_from_parser_t ig_prsr_md,
+                     inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md,
+                     inout ingress_intrinsic_metadata_for_tm_t ig_tm_md) {
+    Sources() sources;
+    Membership() membership;
+    AnyRow() any_row;
+    InBlock() in_block;
+    Open() open;
+    Escapes() escapes;
+    Verdict() verdict;
+    Window() window;
+    Touched() touched;
+    Counter<bit<32>, bit<16>>(REASONS, CounterType_t.PACKETS) reasons;
+    EACH_LANE(ALIGN_INSTANCE)
+    EACH_INGRESS_LANE(INGRESS_LANE_INSTANCES)
+
+    action local() {
+        md.local = 1;
+    }
+    /* The addresses of this switch. */
+    table locals {
+        key = { hdr.ipv4.dst: exact; }
+        actions = { local; NoAction; }
+        size = 16;
+        default_action = NoAction();
+    }
+
+    /* Where the rows of a job are read: the recirculation port of its workers' pipe, and the
+     * group that copies a DRAIN there. */
+    action lap_at(port_t port, bit<16> group) {
+        ig_tm_md.ucast_egress_port = port;
+        ig_tm_md.mcast_grp_a = group;
+    }
+    table laps {
+        key = { md.job_slot: exact; }
+        actions = { lap_at; NoAction; }
+        size = JOBS;
+        default_action = NoAction();
+    }
+    action lap_again() {
+        ig_tm_md.ucast_egress_port = ig_intr_md.ingress_port;
+        hdr.lap.lap = hdr.lap.lap + 1;
+    }
+
+    action refuse(reason_t reason) {
+        ig_dprsr_md.drop_ctl = 1;
+        md.reason = reason;
+    }
+    action no_route() {
+        ig_dprsr_md.drop_ctl = 1;
+    }
+    action forward(port_t port, mac_addr_t next_hop, mac_addr_t own) {
+        ig_tm_md.ucast_egress_port = port;
+        hdr.ethernet.dst = next_hop;
+        hdr.ethernet.src = own;
+        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+    }
+    @name("forward.routes") table routes {
+        key = { hdr.ipv4.dst: lpm; }
+        actions = { forward; no_route; }
+        size = 4096;
+        default_action = no_route();
+    }
+    action replicate(bit<16> group) {
+        ig_tm_md.mcast_grp_a = group;
+        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+    }
+    /* Only the source that a group belongs to may send to it. */
+    @name("forward.groups") table groups {
+        key = {
+            hdr.ipv4.dst: exact;
+            hdr.ipv4.src: exact;
+            ig_intr_md.ingress_port: exact @name("standard_metadata.ingress_port");
+        }
+        actions = { replicate; no_route; }
+        size = 1024;
+        default_action = no_route();
+    }
+
+    action mask_indexes() {
+        EACH_LANE(MASK_INDEX)
+    }
+    action place_indexes() {
+        EACH_LANE(PLACE_INDEX)
+    }
+    action mask_lap_indexes() {
+        EACH_LANE(MASK_LAP_INDEX)
+    }
+    action bank() {
+        md.row_base = md.row_base | (1 << ROW_BITS);
+    }
+    action clear_cells() {
+        EACH_LANE(CLEAR_CELLS)
+    }
+    action answer(act_t act) {
+        hdr.bridge.act = act;
+        ig_tm_md.ucast_egress_port = ig_intr_md.ingress_port;
+    }
+    action added() {
+        answer(ACT_ADD);
+        hdr.bridge.used = hdr.grad.used[7:0];
+        EACH_EGRESS_LANE(BRIDGE_LANE)
+        hdr.grad.setInvalid();
+        md.reason = REASON_AGGREGATED;
+    }
+    action duplicate() {
+        answer(ACT_DUPLICATE);
+        hdr.grad.setInvalid();
+        md.reason = REASON_DUPLICATE;
+    }
+    action drained() {
+        hdr.drained.setValid();
+        hdr.drained.row = hdr.lap.row;
+        hdr.drained.format = FORMAT_DIGITS;
+        hdr.drained.hops = 0;
+        hdr.drained.used = hdr.lap.used;
+        hdr.libra.op = OP_DRAINED;
+        hdr.udp.checksum = 0;
+        hdr.ipv4.ttl = 64;
+        hdr.udp.length = hdr.lap.bytes + (UDP_BYTES + LIBRA_BYTES + DRAINED_BYTES);
+        hdr.ipv4.total_len =
+            hdr.lap.bytes + (IPV4_BYTES + UDP_BYTES + LIBRA_BYTES + DRAINED_BYTES);
+        ipv4_addr_t address = hdr.ipv4.src;
+        hdr.ipv4.src = hdr.ipv4.dst;
+        hdr.ipv4.dst = address;
+        bit<16> port = hdr.udp.src_port;
+        hdr.udp.src_port = hdr.udp.dst_port;
+        hdr.udp.dst_port = port;
+        hdr.lap.setInvalid();
+    }
+
+    apply {
+        hdr.bridge.setValid();
+        hdr.bridge.act = ACT_PASS;
+        if (!hdr.ipv4.isValid() || hdr.ipv4.ihl != 5) {
+            refuse(REASON_NO_ROUTE);
+        } else if (md.bad_checksum == 1) {
+            refuse(REASON_BAD_CHECKSUM);
+        } else {
+            if (md.recirculated == 0) {
+                sources.apply(hdr, md, ig_intr_md);
+            }
+            locals.apply();
+            if (hdr.libra.isValid()) {
+                membership.apply(hdr, md, ig_intr_md);
+            }
+            if (hdr.libra.tag[31:20] != md.epoch[11:0]) {
+                md.wrong_epoch = 1;
+            }
+            if (hdr.ipv4.dst != md.server) {
+                md.wrong_server = 1;
+            }
+            md.next_tag = hdr.libra.tag + 1;
+            if (hdr.libra.tag[0:0] == 1) {
+                bank();
+            }
+
+            if (md.kind == KIND_GRAD) {
+                any_row.apply(hdr.grad, md);
+                EACH_LANE(ALIGN)
+                mask_indexes();
+                escapes.apply(hdr.grad.used, md);
+            } else if (md.kind == KIND_DRAIN) {
+                md.rows = hdr.drain.row;
+                if (hdr.drain.rows == 0 || hdr.drain.hops != 0
+                    || hdr.drain.format != FORMAT_DIGITS) {
+                    md.bad_drain = 1;
+                }
+            } else if (md.kind == KIND_LAP) {
+                if (md.lap == LAP_HIGH) {
+                    clear_cells();
+                } else if (md.lap == LAP_LOW) {
+                    touched.apply(hdr);
+                }
+                mask_lap_indexes();
+            }
+            place_indexes();
+            in_block.apply(md);
+            open.apply(md.kind, md);
+            md.ahead = hdr.libra.tag - md.first;
+            verdict.apply(hdr, md);
+            if (md.admitted == 1) {
+                window.apply(hdr.libra.seq, md);
+            }
+            EACH_INGRESS_LANE(INGRESS_LANE)
+            hdr.bridge.epoch = md.epoch;
+            EACH_EGRESS_LANE(BRIDGE_INDEX)
+
+            if (md.strange != 0) {
+                refuse(REASON_FOREIGN);
+            } else if (md.admitted == 1) {
+                if (md.fresh == 1) {
+                    added();
+                } else {
+                    duplicate();
+                }
+            } else if (md.reason == REASON_PROBED) {
+                answer(ACT_PROBED);
+            } else if (md.reason == REASON_DRAINED) {
+                hdr.bridge.act = ACT_DRAIN;
+                laps.apply();
+            } else if (md.lap == LAP_HIGH) {
+                hdr.bridge.act = ACT_READ_HIGH;
+                lap_again();
+            } else if (md.lap == LAP_LOW) {
+                hdr.bridge.act = ACT_READ_LOW;
+                lap_again();
+            } else {
+                if (md.lap == LAP_SEND) {
+                    drained();
+                }
+                if (hdr.ipv4.ttl <= 1) {
+                    refuse(REASON_TTL_EXPIRED);
+                } else if (hdr.ipv4.dst[31:28] == 0xe) {
+                    groups.apply();
+                } else {
+                    routes.apply();
+                }
+            }
+        }
+        if (md.reason != REASON_NONE) {
+            reasons.count((bit<16>)(md.job_slot ++ md.reason));
+        }
+    }
+}
+
+Pipeline(IngressParser(), LibraIngress(), IngressDeparser(), EgressParser(), LibraEgress(),
+         EgressDeparser()) pipe;
+
+Switch(pipe) main;
