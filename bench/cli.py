@@ -37,7 +37,7 @@ def switch(
         Path | None, typer.Option(metavar="DIR", help="Write the result and plots here.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A short form, in a minute.")] = False,
-    lanes: Annotated[int, typer.Option(help="Lanes of the program that is loaded: 16, 32 or 64.")] = 32,
+    lanes: Annotated[int, typer.Option(help="Lanes of the program loaded: 16, 32 or 64.")] = 32,
 ) -> None:
     """Compare the embedded switch with bmv2 and a bare reflector, and measure what costs what.
 
