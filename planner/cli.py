@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from planner.cli_simulate import simulate_command
+from planner.cli_topology import topology
 from planner.cli_whatif import whatif
 
 app = typer.Typer(
@@ -18,3 +20,5 @@ def _plan() -> None:
 
 
 app.command()(whatif)
+app.command()(topology)
+app.command("simulate")(simulate_command)

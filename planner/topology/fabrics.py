@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import networkx as nx
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from planner.errors import PlanError
 from planner.topology.finder import AllReduceDemand
@@ -67,6 +68,10 @@ class Fabric(Protocol):
         """What a message becomes; none when it needs no network."""
         ...
 
+    def transfer_loads(self, matrix: Floats) -> Floats:
+        """Bytes on each link, float64, (l,), of transfers from each server to each, (n, n)."""
+        ...
+
 
 def needs_no_network(message: Message) -> bool:
     """Whether a message has no bytes, or stays in a server."""
@@ -96,6 +101,11 @@ class Switched:
         size = ring_bytes(message.size_bytes, len(message.members))
         both = (*message.members, *(self.servers + member for member in message.members))
         return [Flow.over(size, both)]
+
+    def transfer_loads(self, matrix: Floats) -> Floats:
+        """Bytes into and out of each server, but for those that stay in it."""
+        apart = matrix - np.diag(np.diag(matrix))
+        return np.concatenate([apart.sum(axis=1), apart.sum(axis=0)])
 
 
 class Oversubscribed:
@@ -128,6 +138,14 @@ class Oversubscribed:
         size = ring_bytes(message.size_bytes, len(members))
         return [Flow.over(size, [link for a, b in hops for link in self._links(a, b)])]
 
+    def transfer_loads(self, matrix: Floats) -> Floats:
+        """Bytes on the links of servers and of racks."""
+        apart = matrix - np.diag(np.diag(matrix))
+        between = apart * (self._rack[:, None] != self._rack)
+        ends = [apart.sum(axis=1), apart.sum(axis=0)]
+        racks = [between.sum(axis=1), between.sum(axis=0)]
+        return np.concatenate([*ends, *(np.bincount(self._rack, each) for each in racks)])
+
     def _links(self, source: int, to: int) -> list[int]:
         links = [source, self.servers + to]
         if self._rack[source] != self._rack[to]:
@@ -155,6 +173,8 @@ class Direct:
         parallel = np.fromiter(topology.links.values(), np.float64, len(topology.links))
         self.capacity: Floats = parallel * (rate_bps / BITS_PER_BYTE_MS)
         self._shortest = ShortestPaths(topology.graph)
+        self._used: dict[tuple[int, int], list[Ints]] = {}
+        self._kept: tuple[bytes, Any] = (b"", None)
         self._groups = {tuple(sorted(group.members)): group for group in topology.groups}
         everyone = self._groups.get(tuple(range(topology.servers)))
         self._sums = everyone and (everyone, coin_change(len(everyone.members), everyone.steps))
@@ -164,12 +184,43 @@ class Direct:
         if needs_no_network(message):
             return []
         if isinstance(message, Transfer):
-            paths = self.transfer_paths(message.source, message.to)
-            share = message.size_bytes / len(paths)
-            return [Flow.over(share, self._links(path)) for path in paths]
+            used = self._transfer_links(message.source, message.to)
+            share = message.size_bytes / len(used)
+            return [Flow(share, links, np.ones(len(links))) for links in used]
         rings = self.rings(message)
         size = ring_bytes(message.size_bytes, len(message.members), len(rings))
         return [Flow.over(size, self._ring_links(order)) for order in rings]
+
+    def transfer_loads(self, matrix: Floats) -> Floats:
+        """Bytes on the links of the paths."""
+        apart = matrix - np.diag(np.diag(matrix))
+        pairs = np.flatnonzero(apart)
+        if not len(pairs):
+            return np.zeros(len(self.capacity))
+        loads: Floats = apart.ravel()[pairs] @ self._pair_links(pairs)
+        return loads
+
+    def _pair_links(self, pairs: Ints) -> sparse.csr_array:
+        """How often each link is used for a byte of each pair of servers: (p, l)."""
+        wanted = pairs.tobytes()
+        if self._kept[0] != wanted:
+            used = [self._transfer_links(*divmod(pair, self.servers)) for pair in pairs.tolist()]
+            columns = [links for each in used for links in each]
+            rows = np.repeat(np.arange(len(pairs)), [sum(map(len, each)) for each in used])
+            share = np.repeat(
+                [1 / len(each) for each in used], [sum(map(len, each)) for each in used]
+            )
+            column = np.concatenate([np.zeros(0, np.int64), *columns])
+            shape = (len(pairs), len(self.capacity))
+            self._kept = (wanted, sparse.csr_array((share, (rows, column)), shape=shape))
+        return self._kept[1]
+
+    def _transfer_links(self, source: int, to: int) -> list[Ints]:
+        """The links of each path of a transfer."""
+        if (source, to) not in self._used:
+            paths = self.transfer_paths(source, to)
+            self._used[source, to] = [np.array(self._links(path), np.int64) for path in paths]
+        return self._used[source, to]
 
     def transfer_paths(self, source: int, to: int) -> list[Route]:
         """The paths that share a transfer."""

@@ -17,6 +17,7 @@ from planner.topology.fabrics import Fabric
 from planner.topology.maxmin import Floats, Ints, Uses, max_min_rates
 from planner.topology.taskgraph import TaskGraph, runs
 
+COARSE_SLACK = 0.02
 _DONE = 1e-9
 """A flow is done when so much of it is left; rounding leaves less."""
 
@@ -46,8 +47,9 @@ def simulate(graph: TaskGraph, fabric: Fabric, *, resolution_ms: float = 0.0) ->
     Args:
         graph: the tasks.
         fabric: links and paths; it must know as many servers.
-        resolution_ms: flows that would end within so much of each other end at once, which is
-            what makes many flows of nearly equal length fast; 0 for exact times.
+        resolution_ms: 0 for exact times. Above, many flows of nearly equal length are fast:
+            those that would end within so much of each other end at once, rates are raised no
+            more often than that when flows have ended, and are within `COARSE_SLACK` of fair.
 
     Raises:
         PlanError: the fabric has other servers, or leaves a flow without any rate for ever.
@@ -81,7 +83,6 @@ class _Run:
         self.message_of = np.full(tasks, -1)
         self.message_of[graph.sent_by] = np.arange(len(graph.messages))
         self._lower(fabric)
-        self.link_bytes = np.zeros(len(self.capacity))
 
     def _lower(self, fabric: Fabric) -> None:
         """Make flows of all messages."""
@@ -97,11 +98,17 @@ class _Run:
             np.concatenate([flow.shares for flow in flat]) if flat else np.zeros(0),
         )
         self.left = np.array([flow.size_bytes for flow in flat])
-        self.size = self.left.copy()
+        self.link_bytes: Floats = np.bincount(
+            self.uses.link,
+            self.uses.share * np.repeat(self.left, lengths),
+            minlength=len(self.capacity),
+        ).astype(np.float64)
         self.flows_left = np.zeros(len(self.waits), dtype=np.int64)
         self.flows_left[self.graph.sent_by] = counts
         self.active = np.zeros(0, dtype=np.int64)
-        self.changed = True
+        self.rates = np.zeros(0)
+        self.changed = self.rise = False
+        self.shared_at = 0.0
 
     def to_end(self) -> Outcome:
         self._begin(np.flatnonzero(self.waits == 0))
@@ -122,9 +129,11 @@ class _Run:
         step = min(need.min(initial=np.inf), self.timer.min(initial=np.inf) - self.now)
         if not np.isfinite(step):
             raise PlanError("the network gives a flow no rate at all: a link has no capacity")
+        if self.rise:
+            step = min(step, self.shared_at + self.resolution_ms - self.now)
         step = max(step, 0.0)
         self.now += step
-        self._carry(step)
+        self.left[self.active] -= self.rates * step
         late = need <= step * (1 + _DONE) + self.resolution_ms
         arrived = self._arrive(self.active[late], late)
         due = self.timer <= self.now * (1 + 1e-15) + 1e-12
@@ -135,22 +144,12 @@ class _Run:
         self.idle[self.graph.device[computed]] = True
         self._finish(np.concatenate([arrived, self._send(ended[sends]), computed]))
 
-    def _carry(self, step: float) -> None:
-        """Move bytes for so many milliseconds."""
-        moved = self.rates * step
-        self.left[self.active] -= moved
-        self.link_bytes += np.bincount(
-            self.active_uses.link,
-            self.active_uses.share * np.repeat(moved, np.diff(self.active_uses.first)),
-            minlength=len(self.link_bytes),
-        )
-
     def _arrive(self, flows: Ints, which: npt.NDArray[np.bool_]) -> Ints:
         """End flows; returns the tasks of which none is left."""
         if not len(flows):
             return flows
-        self.active = self.active[~which]
-        self.changed = True
+        self.active, self.rates = self.active[~which], self.rates[~which]
+        self.rise = True
         tasks, counts = np.unique(self.flow_task[flows], return_counts=True)
         self.flows_left[tasks] -= counts
         return _where(tasks, self.flows_left[tasks] == 0)
@@ -165,11 +164,13 @@ class _Run:
         return _where(tasks, self.flows_left[tasks] == 0)
 
     def _share(self) -> None:
-        """Find the rates of the active flows, if they are other ones than before."""
-        if self.changed:
-            self.active_uses = self.uses.of(self.active)
-            self.rates = max_min_rates(self.active_uses, self.capacity)
-            self.changed = False
+        """Find the rates of the active flows, if they are to be other ones than before."""
+        due = self.rise and self.now >= self.shared_at + self.resolution_ms
+        if self.changed or due:
+            slack = {"slack": COARSE_SLACK} if self.resolution_ms else {}
+            self.rates = max_min_rates(self.uses.of(self.active), self.capacity, **slack)
+            self.changed = self.rise = False
+            self.shared_at = self.now
 
     def _finish(self, tasks: Ints) -> None:
         """End tasks and begin what waited for them."""

@@ -15,7 +15,7 @@ from planner.topology.taskgraph import runs
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-_SAME = 1 + 1e-9
+_EXACT = 1e-9
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Uses:
         return Uses(first, self.link[where], self.share[where])
 
 
-def max_min_rates(uses: Uses, capacity: Floats) -> Floats:
+def max_min_rates(uses: Uses, capacity: Floats, *, slack: float = _EXACT) -> Floats:
     """Rates of all flows: float64, (f,), in the capacities' unit.
 
     A link is settled as soon as none of its flows could be held back elsewhere, many links at
@@ -50,30 +50,42 @@ def max_min_rates(uses: Uses, capacity: Floats) -> Floats:
     Args:
         uses: of the flows.
         capacity: float64, (l,), of the links.
+        slack: by which share a flow may be held back by another link all the same; what links
+            carry is never above their capacity.
 
     """
     flows = len(uses.first) - 1
     rates = np.zeros(flows)
-    if not flows:
-        return rates
     left = capacity.astype(np.float64)
-    links = len(capacity)
     active = np.arange(flows)
+    owner = np.repeat(active, np.diff(uses.first))
     while len(active):
-        part = uses if len(active) == flows else uses.of(active)
-        owner = np.repeat(np.arange(len(active)), np.diff(part.first))
-        weight = np.bincount(part.link, part.share, minlength=links)
+        weight = np.bincount(uses.link, uses.share, minlength=len(left))
         with np.errstate(divide="ignore", invalid="ignore"):
             level = np.where(weight > 0, np.maximum(left, 0.0) / weight, np.inf)
-        held = np.minimum.reduceat(level[part.link], part.first[:-1])
-        lowest = np.full(links, np.inf)
-        np.minimum.at(lowest, part.link, held[owner])
-        full = lowest * _SAME >= level
-        settled = np.logical_or.reduceat(full[part.link], part.first[:-1])
+        levels = level[uses.link]
+        held = np.minimum.reduceat(levels, uses.first[:-1])
+        held_of_use = held[owner]
+        lowest = np.full(len(left), np.inf)
+        np.minimum.at(lowest, uses.link, held_of_use)
+        full = lowest * (1 + slack) >= level
+        settled = np.logical_or.reduceat(full[uses.link], uses.first[:-1])
         rates[active[settled]] = held[settled]
         taken = settled[owner]
         left -= np.bincount(
-            part.link[taken], part.share[taken] * held[owner[taken]], minlength=links
+            uses.link[taken], uses.share[taken] * held_of_use[taken], minlength=len(left)
         )
         active = active[~settled]
+        uses, owner = _without(uses, settled, taken)
     return rates
+
+
+def _without(
+    uses: Uses, settled: npt.NDArray[np.bool_], taken: npt.NDArray[np.bool_]
+) -> tuple[Uses, Ints]:
+    """What is left of uses without settled flows, and the flow of each use."""
+    kept = ~taken
+    lengths = np.diff(uses.first)[~settled]
+    first = np.concatenate([[0], np.cumsum(lengths)])
+    left = Uses(first, uses.link[kept], uses.share[kept])
+    return left, np.repeat(np.arange(len(lengths)), lengths)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import PlanError
-from planner.topology.permutations import Strides, check_degree, check_servers
+from planner.topology.permutations import Strides, check_degree, check_servers, ring
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class RingGroup:
     def steps(self) -> tuple[int, ...]:
         """The step of each directed ring."""
         return self.strides.directed(len(self.members))
+
+    def check(self) -> None:
+        """Raise PlanError unless every step visits all members."""
+        for step in self.strides.chosen:
+            ring(self.members, step)
 
     @property
     def interfaces(self) -> int:
