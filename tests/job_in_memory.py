@@ -74,14 +74,20 @@ def ports(workers: int) -> dict[str, int]:
     return {SERVER: 1} | {address: 2 + rank for rank, address in enumerate(addresses(workers))}
 
 
-def make_job(workers: int, num_keys: int, fraction_bits: int, scheduler_port: int) -> Job:
+def make_job(
+    workers: int,
+    num_keys: int,
+    fraction_bits: int,
+    scheduler_port: int,
+    layout: Layout = LAYOUT,
+) -> Job:
     """A job on loopback addresses."""
     return Job(
         job=1,
         epoch=1,
         fraction_bits=fraction_bits,
         num_keys=num_keys,
-        layout=LAYOUT,
+        layout=layout,
         workers=tuple(addresses(workers)),
         server=SERVER,
         switch=SWITCH,
@@ -207,6 +213,7 @@ class MemoryJob:
         checkpoint_every: int = 2,
         place: Callable[[Keys, Layout], Placement] = heat_based,
         consistency: Consistency = BSP,
+        layout: Layout = LAYOUT,
     ) -> None:
         """Prepare to run all rounds of `pushes`; the hot keys are 0…hot - 1."""
         self.pushes = pushes
@@ -215,7 +222,8 @@ class MemoryJob:
         self._scheduler = Node(
             KVConfig(Role.SCHEDULER, SERVER, 0, num_workers=self._workers, num_servers=1)
         )
-        self.job = make_job(self._workers, num_keys, fraction_bits, self._scheduler.bind())
+        port = self._scheduler.bind()
+        self.job = make_job(self._workers, num_keys, fraction_bits, port, layout)
         self._placement = place(np.arange(hot, dtype=np.uint64), self.job.layout)
         self.network = network_of(self.job, self._placement)
         self.controller = MemoryController(self.job, self._placement, install)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.artifacts import Artifact
+from controller.artifacts import Artifact, program_with
 from controller.provision import connected, provision_job, provision_network, read_reasons
 from controller.tables import Attachment, Forward, Local, Membership
 from controller.targets import find_target
@@ -22,6 +22,7 @@ from softswitch.dataplane import DataPlane
 from softswitch.p4runtime.server import P4RuntimeServer
 from tests.job_in_memory import (
     GROUP,
+    LAYOUT,
     SERVER,
     SWITCH,
     MemoryJob,
@@ -52,7 +53,7 @@ def attachment(address: str) -> Attachment:
 
 async def provision(address: str, job: Job) -> None:
     """Install network and job as the controller does."""
-    artifact = Artifact.load()
+    artifact = Artifact.load(program_with(job.layout.lanes))
     async with connected(address, find_target("soft"), artifact, fresh=True) as switch:
         hosts = [attachment(host) for host in ports(WORKERS)]
         await provision_network(switch, Forward("02:00:00:00:00:fe", hosts), Local(SWITCH))
@@ -221,7 +222,8 @@ class DigitsOnly:
         return self._dataplane.inject(port, packet)
 
 
-def test_a_switch_that_answers_digits_alone() -> None:
+@pytest.mark.parametrize("lanes", [16, 32])
+def test_a_switch_that_answers_digits_alone(lanes: int) -> None:
     """The job says so, the server asks for digits, and the model keeps its bits."""
     pushes = random_pushes(WORKERS, 3, NUM_KEYS, 900, seed=6)
     with switch_server() as server:
@@ -232,7 +234,7 @@ def test_a_switch_that_answers_digits_alone() -> None:
             switch = DigitsOnly(server.dataplane)
             return MemoryNetwork(ports(WORKERS), GROUP, addresses(WORKERS), switch)
 
-        job = MemoryJob(pushes, NUM_KEYS, HOT, make, F)
+        job = MemoryJob(pushes, NUM_KEYS, HOT, make, F, layout=replace(LAYOUT, lanes=lanes))
         job.job = replace(job.job, drain_digits=True)
         outcome = job.run()
         assert job.network.dataplane.drains > 0
