@@ -11,7 +11,7 @@ TARGET ?=
 RUN_OPTIONS := $(if $(TARGET),--target $(TARGET)) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run bench test torch shell fuzz lint p4 clean root
+.PHONY: help run bench test torch shell fuzz lint p4 tofino clean root
 
 help: ## list the targets
 	@echo 'Libra: in-network aggregation of the hot parameters of sparse models'
@@ -55,6 +55,9 @@ lint: $(STAMP) ## check style and types
 
 p4: $(STAMP) ## compile p4src/ with p4c (which must be installed) into p4src/build/
 	@$(VENV)/bin/python -m controller.p4build
+
+tofino: $(STAMP) ## compile p4src/libra_tna.p4 with p4c's Tofino back end (which must be installed), and measure
+	@$(VENV)/bin/python -m controller.tofinobuild $(ARGS)
 
 clean: ## remove the virtual environment, results and caches of this folder
 	@setup/clean.sh

@@ -1,0 +1,94 @@
+"""What p4c's Tofino back end says a compiled program takes of the chip.
+
+`manifest.json` of the output folder names the reports of each pipe: resources (memories and ALUs by
+stage), power (tables by stage and thread) and phv (header vector). Their fields are those of the
+schemas that the back end publishes beside its sources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from host_stack.errors import BadInput
+from host_stack.jsonfile import read_json_object
+
+
+@dataclass(frozen=True)
+class ChipUse:
+    """What a program takes of a pipe.
+
+    Attributes:
+        stages_ingress, stages_egress: stages up to the last one that has a table of that thread.
+        stateful_alus: over all stages.
+        sram_blocks, tcam_blocks: memories with something in them.
+        phv_bits: bits of normal containers of the header vector that hold something.
+        power: estimate of the compiler for both threads, in its own unit; None if there is none.
+    """
+
+    stages_ingress: int
+    stages_egress: int
+    stateful_alus: int
+    sram_blocks: int
+    tcam_blocks: int
+    phv_bits: int
+    power: float | None
+
+
+def read_chip_use(folder: Path) -> ChipUse:
+    """Read the reports of an output folder with one pipe; `BadInput` says what is wrong with it."""
+    manifest = read_json_object(folder / "manifest.json", "manifest of the Tofino back end")
+    try:
+        (program,) = manifest["programs"]
+        (pipe,) = program["pipes"]
+        files = pipe["files"]
+        reports = [(each["type"], each["path"]) for each in files["resources"]]
+        reports += [(each["log_type"], each["path"]) for each in files["logs"]]
+        stages = _report(folder, reports, "resources")["resources"]["mau"]["mau_stages"]
+        power = _report(folder, reports, "power")
+        containers = _report(folder, reports, "phv")["containers"]
+        return ChipUse(
+            stages_ingress=_last_stage(power["tables"], "ingress"),
+            stages_egress=_last_stage(power["tables"], "egress"),
+            stateful_alus=sum(len(stage["meter_alus"]["meters"]) for stage in stages),
+            sram_blocks=sum(len(stage["rams"]["srams"]) for stage in stages),
+            tcam_blocks=sum(len(stage["tcams"]["tcams"]) for stage in stages),
+            phv_bits=sum(_bits(each) for each in containers),
+            power=_power(power),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"the reports in {folder} are not as expected: {error!r}") from error
+
+
+def _report(folder: Path, reports: list[tuple[str, str]], kind: str) -> dict[str, Any]:
+    paths = [Path(path) for name, path in reports if name == kind and path.endswith(".json")]
+    if len(paths) != 1 or paths[0].is_absolute() or ".." in paths[0].parts:
+        raise ValueError(f"one {kind} report inside of the folder is needed, not {paths!r:.80}")
+    return read_json_object(folder / paths[0], f"{kind} report of the Tofino back end")
+
+
+def _last_stage(tables: list[Any], gress: str) -> int:
+    stages = [
+        stage["stage_number"]
+        for table in tables
+        if table["gress"] == gress
+        for stage in table["stages"]
+    ]
+    return max(stages, default=-1) + 1
+
+
+def _bits(container: dict[str, Any]) -> int:
+    """Bits of a container that some field holds at some time."""
+    if container["container_type"] != "normal":
+        return 0
+    used = 0
+    for each in container["slices"]:
+        low, high = each["slice_info"]["lsb"], each["slice_info"]["msb"]
+        used |= (1 << high + 1) - (1 << low)
+    return used.bit_count()
+
+
+def _power(report: dict[str, Any]) -> float | None:
+    found = [float(each["power"]) for each in report.get("total_power", [])]
+    return sum(found) if found else None

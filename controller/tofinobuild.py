@@ -1,0 +1,123 @@
+"""`make tofino`: compile the program for Tofino, and record what it takes of the chip.
+
+The compiler's output goes to `p4src/build/tofino/`, which is not committed, and the record to
+`p4src/build/tofino.json`, which is: sources, compiler, layout and figures belong together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from controller.artifacts import BUILD_DIR, SOURCE_DIR, sources_sha256
+from controller.p4build import CompilerFailed, CompilerMissing, layout_of
+from controller.tofino_report import read_chip_use
+from host_stack.errors import LibraError
+from host_stack.jsonfile import read_json_object
+
+COMPILERS = ("bf-p4c", "p4c")
+TARGET = "tofino"
+PROGRAM = "libra_tna.p4"
+LANES = 16
+
+
+def find_compiler() -> str:
+    """The driver of the Tofino back end on PATH; `CompilerMissing` if there is none."""
+    for name in COMPILERS:
+        if shutil.which(name) and "tofino" in _said([name, "--target-help"]):
+            return name
+    raise CompilerMissing(
+        "p4c's Tofino back end is not on PATH (bf-p4c, or p4c that knows the target tofino); build "
+        "it from p4c's sources with ENABLE_TOFINO (docs/deploy-tofino.md, section 2)"
+    )
+
+
+def command(compiler: str, out: Path, defines: list[str]) -> list[str]:
+    """How the program is compiled into the folder `out`."""
+    return [
+        compiler,
+        "--std",
+        "p4-16",
+        "--target",
+        TARGET,
+        "--arch",
+        "tna",
+        "-g",
+        "--bf-rt-schema",
+        str(out / "bf-rt.json"),
+        "--p4runtime-files",
+        str(out / "p4info.pb.txt"),
+        "--p4runtime-force-std-externs",
+        *(f"-D{define}" for define in defines),
+        "-o",
+        str(out),
+        str(SOURCE_DIR / PROGRAM),
+    ]
+
+
+def compile_tofino(defines: list[str], folder: Path = BUILD_DIR) -> dict[str, Any]:
+    """Compile the program and write the record; `CompilerFailed` shows the compiler's words."""
+    compiler = find_compiler()
+    out = folder / TARGET
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    done = subprocess.run(
+        command(compiler, out, defines), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise CompilerFailed(f"{compiler} failed on {PROGRAM}:\n{done.stderr.strip()}")
+    record = record_of(out, defines)
+    (folder / f"{TARGET}.json").write_text(json.dumps(record, indent=2) + "\n")
+    return record
+
+
+def record_of(out: Path, defines: list[str]) -> dict[str, Any]:
+    """What is committed of a compiled program: its sources, compiler, layout and figures."""
+    lanes = next((int(each[6:]) for each in defines if re.fullmatch(r"LANES=\d+", each)), LANES)
+    manifest = read_json_object(out / "manifest.json", "manifest of the Tofino back end")
+    layout = layout_of(lanes)
+    return {
+        "compiler": str(manifest.get("compiler_version", "unknown")),
+        "sources_sha256": sources_sha256(PROGRAM),
+        "defines": defines,
+        "lanes": lanes,
+        **dataclasses.asdict(read_chip_use(out)),
+        "layout": dataclasses.asdict(layout),
+    }
+
+
+def _said(arguments: list[str]) -> str:
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def main() -> int:
+    """Compile and print the record; one line of what went wrong, and 1, if that fails."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "-D",
+        dest="defines",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="LANES, EGRESS_LANES or PIECE_BITS",
+    )
+    options = parser.parse_args()
+    try:
+        record = compile_tofino(options.defines)
+    except LibraError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    sys.stdout.write(json.dumps(record, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""`make tofino`: the compiler is called as it should be, and its reports are read."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import tofinobuild
+from controller.artifacts import BUILD_DIR, sources_sha256
+from controller.p4build import CompilerFailed, CompilerMissing
+from controller.targets.tofino_output import TofinoProgram
+from controller.tofino_report import ChipUse, read_chip_use
+from host_stack.errors import BadInput
+from tests.tofino_output import write_output
+
+STAGE = {
+    "meter_alus": {"meters": [{"row": 1}, {"row": 3}]},
+    "rams": {"srams": [{"row": 0}, {"row": 1}, {"row": 2}]},
+    "tcams": {"tcams": [{"row": 0}]},
+}
+EMPTY = {"meter_alus": {"meters": []}, "rams": {"srams": []}, "tcams": {"tcams": []}}
+POWER = {
+    "tables": [
+        {"name": "a", "gress": "ingress", "stages": [{"stage_number": 0}, {"stage_number": 4}]},
+        {"name": "b", "gress": "egress", "stages": [{"stage_number": 2}]},
+    ],
+    "total_power": [{"gress": "ingress", "power": 3.5}, {"gress": "egress", "power": 1.0}],
+}
+
+
+def container(kind: str, *slices: tuple[int, int]) -> dict[str, Any]:
+    """A container of the header vector that holds bits lsb…msb."""
+    return {
+        "container_type": kind,
+        "slices": [{"slice_info": {"lsb": low, "msb": high}} for low, high in slices],
+    }
+
+
+def write_reports(folder: Path, **changes: Any) -> Path:
+    """Reports in the form of the back end's schemas; `changes` replace whole reports."""
+    reports = {
+        "resources": {"resources": {"mau": {"nStages": 12, "mau_stages": [STAGE, EMPTY, STAGE]}}},
+        "power": POWER,
+        "phv": {
+            "containers": [
+                container("normal", (0, 7), (4, 15)),
+                container("normal", (31, 31)),
+                container("tagalong", (0, 31)),
+            ]
+        },
+        **changes,
+    }
+    (folder / "pipe" / "logs").mkdir(parents=True, exist_ok=True)
+    for kind, report in reports.items():
+        (folder / "pipe" / "logs" / f"{kind}.json").write_text(json.dumps(report))
+    files = {
+        "resources": [{"type": "resources", "path": "pipe/logs/resources.json"}],
+        "logs": [
+            {"log_type": "phv", "path": "pipe/logs/phv.json"},
+            {"log_type": "power", "path": "pipe/logs/power.json"},
+            {"log_type": "text", "path": "pipe/logs/mau.log"},
+        ],
+    }
+    manifest = {"compiler_version": "9.13.4", "programs": [{"pipes": [{"files": files}]}]}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_reports_are_added_up(tmp_path: Path) -> None:
+    """Bits that two fields share count once; other containers than normal ones do not count."""
+    assert read_chip_use(write_reports(tmp_path)) == ChipUse(
+        stages_ingress=5,
+        stages_egress=3,
+        stateful_alus=4,
+        sram_blocks=6,
+        tcam_blocks=2,
+        phv_bits=17,
+        power=4.5,
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"resources": {}},
+        {"power": {"tables": [{"gress": "ingress"}]}},
+        {"phv": {"containers": [{"container_type": "normal", "slices": 3}]}},
+    ],
+)
+def test_other_reports_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """A back end that writes something else is not misread."""
+    with pytest.raises(BadInput, match="are not as expected"):
+        read_chip_use(write_reports(tmp_path, **changes))
+
+
+def test_a_report_elsewhere_is_not_read(tmp_path: Path) -> None:
+    """The manifest names files of the output folder alone."""
+    manifest = json.loads((write_reports(tmp_path) / "manifest.json").read_text())
+    manifest["programs"][0]["pipes"][0]["files"]["logs"][0]["path"] = "../phv.json"
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BadInput, match="inside of the folder"):
+        read_chip_use(tmp_path)
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    """Put a program called bf-p4c on PATH that runs `body` for the arguments of a compilation."""
+    script = folder / "bf-p4c"
+    script.write_text(f'#!/bin/sh\n[ "$1" = --target-help ] && echo tofino tna && exit 0\n{body}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
+
+
+def test_without_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what is missing and where it comes from."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CompilerMissing, match="ENABLE_TOFINO"):
+        tofinobuild.compile_tofino([], tmp_path / "build")
+
+
+def test_what_the_compiler_says_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that does not fit is an error with the compiler's words."""
+    install(tmp_path, monkeypatch, "echo table placement cannot fit >&2; exit 1")
+    with pytest.raises(CompilerFailed, match="placement cannot fit"):
+        tofinobuild.compile_tofino([], tmp_path / "build")
+    assert not (tmp_path / "build" / "tofino.json").exists()
+
+
+def test_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what was compiled, with which macros, and what it takes; the output is loadable."""
+    made = write_reports(write_output(tmp_path / "made"))
+    install(
+        tmp_path,
+        monkeypatch,
+        'while [ "$1" != -o ]; do echo "$1" >> "$(dirname "$0")/arguments"; shift; done\n'
+        f'cp -r "{made}"/. "$2"',
+    )
+    record = tofinobuild.compile_tofino(["LANES=8", "PIECE_BITS=4"], tmp_path / "build")
+    assert json.loads((tmp_path / "build" / "tofino.json").read_text()) == record
+    assert record["compiler"] == "9.13.4"
+    assert record["sources_sha256"] == sources_sha256("libra_tna.p4")
+    assert (record["lanes"], record["layout"]["lanes"], record["stages_ingress"]) == (8, 8, 5)
+    arguments = (tmp_path / "arguments").read_text().split()
+    assert arguments[:6] == ["--std", "p4-16", "--target", "tofino", "--arch", "tna"]
+    assert arguments[-2:] == ["-DLANES=8", "-DPIECE_BITS=4"]
+    program = TofinoProgram.load("tofino", tmp_path / "build")
+    assert (program.p4_name, program.layout.lanes) == ("libra_tna", 8)
+
+
+def test_the_committed_figures_are_of_the_committed_program() -> None:
+    """A record of other sources fails here, as a stale artifact does."""
+    path = BUILD_DIR / "tofino.json"
+    if not path.exists():
+        pytest.skip("tofino.json is not committed: no figures were measured (docs/tofino.md)")
+    record = json.loads(path.read_text())
+    assert record["sources_sha256"] == sources_sha256("libra_tna.p4"), "run `make tofino`"
+    assert record["lanes"] == record["layout"]["lanes"]
