@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from mininet_topos import formats
 from mininet_topos.run_record import DIRECTIONS, ModeRecord, RunRecord
+from planner.round_model import measured_s, predict_mode
 
 _ABSENT = "–"
 _HIGHER_IS_BETTER = {"auc"}
@@ -28,6 +29,7 @@ def modes_table(record: RunRecord) -> str:
         _row("median round", [_time(mode.round_s_median) for mode in modes]),
         _row("95th percentile", [_time(_percentile_95(mode.round_s)) for mode in modes]),
     ]
+    rows += _prediction_rows(record, modes)
     if record.setup.batch is not None:
         examples = record.setup.batch * record.setup.workers
         rates = [examples / mode.round_s_median if mode.round_s_median else None for mode in modes]
@@ -136,6 +138,20 @@ def _group(label: str, columns: int) -> str:
 
 def _time(value_s: float) -> Figure:
     return value_s, formats.seconds(value_s)
+
+
+def _prediction_rows(record: RunRecord, modes: Sequence[ModeRecord]) -> list[str]:
+    """The time from commit to commit, measured and as bytes and rates of links predict it."""
+    if not record.setup.link_mbps or record.setup.consistency != "bsp":
+        return []
+    if not all("server" in mode.traffic_bytes for mode in modes):
+        return []
+    predicted = [predict_mode(record, mode)[1].round_s for mode in modes]
+    cells = [(None, formats.seconds(value_s)) for value_s in predicted]
+    return [
+        _row("from commit to commit, median", [_time(measured_s(mode)) for mode in modes]),
+        _row("… predicted from bytes and rates of links", cells),
+    ]
 
 
 def _percentile_95(values: Sequence[float]) -> float:

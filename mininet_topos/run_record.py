@@ -60,13 +60,15 @@ class ModeRecord:
     """One training run in one mode; absent fields are None or empty.
 
     `traffic_bytes` and `traffic_packets` map a link (`server`, `worker1`, …) to its total over the
-    run in each of `DIRECTIONS`; `phases_s` maps a phase to its seconds in each round.
+    run in each of `DIRECTIONS`; `phases_s` maps a phase to its seconds in each round,
+    `server_phases_s` in each commit at the server.
     """
 
     model_sha256: str
     round_s: list[float]
     round_s_median: float
     phases_s: dict[str, list[float]]
+    server_phases_s: dict[str, list[float]]
     traffic_bytes: Traffic
     traffic_packets: Traffic
     quality: Quality | None
@@ -185,7 +187,8 @@ def _mode(node: JsonNode) -> ModeRecord:
         model_sha256=node.get("model_sha256").sha256(),
         round_s=round_s,
         round_s_median=statistics.median(round_s) if median_s is None else median_s,
-        phases_s={name: phase.numbers() for name, phase in _fields(node, "phases_s").items()},
+        phases_s=_phases(node, "phases_s"),
+        server_phases_s=_phases(node, "server_phases_s"),
         traffic_bytes=_traffic(node, "bytes"),
         traffic_packets=_traffic(node, "packets"),
         quality=_quality(quality) if quality else None,
@@ -200,6 +203,10 @@ def _mode(node: JsonNode) -> ModeRecord:
         faults=[_fault(each) for each in faults.elements()] if faults else [],
         conserved=audit.get("conserved").boolean() if audit else None,
     )
+
+
+def _phases(node: JsonNode, name: str) -> dict[str, list[float]]:
+    return {phase: times.numbers() for phase, times in _fields(node, name).items()}
 
 
 def _timeline(node: JsonNode | None) -> Timeline | None:

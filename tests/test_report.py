@@ -397,3 +397,13 @@ def test_curves_hold_the_recorded_values():
     assert list(curves["Libra"].get_ydata()) == [1.06, 0.98, 0.95]
     times = {line.get_label(): list(line.get_xdata()) for line in by_time.lines}
     assert times["Server only"] == [0, 0.18, 0.36]
+
+
+def test_a_prediction_stands_beside_the_measurement():
+    """From bytes and rates of links; not without their rate, nor without a barrier."""
+    page = page_of(make_run())
+    predicted = cells_of(page, "… predicted from bytes and rates of links")
+    assert len(cells_of(page, "from commit to commit, median")) == len(predicted) == 3
+    assert all(cell.endswith((" s", " ms", " µs")) for cell in predicted)
+    for change in ({"link_mbps": None}, {"consistency": "async"}):
+        assert "predicted from bytes" not in page_of({**make_run(), **change}).text
