@@ -32,7 +32,7 @@ _KINDS = ("switch", "server", "worker1", "worker2", "controller", "cut", "two")
 _ROLES = {
     "workloads.train_server": "server",
     "workloads.train_worker": "worker",
-    "controller.keeper": "controller",
+    "controller.daemon": "controller",
     "softswitch.cli": "switch",
     "host_stack.kv.scheduler": "scheduler",
     "controller.cli": "runner",

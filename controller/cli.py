@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.cli import app as bench_app
+from controller.cli_controller import controller
 from controller.cli_doctor import completion, doctor
 from controller.cli_identify import identify
 from controller.cli_place import place_keys
@@ -57,6 +58,7 @@ def common(
     """In-network aggregation of the hot parameters of sparse models."""
 
 
+app.command()(controller)
 app.command()(doctor)
 app.command()(identify)
 app.command()(status)

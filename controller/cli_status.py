@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 from controller.jobapi.ask import JobStatus, read_status
+from controller.jobapi.channel import ControllerAddress
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import ESCAPING_SUM, VANISHING_SUM, IntArray
 from host_stack.standing import Standing
@@ -35,7 +36,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Tell how the job of a running emulation stands: round, epoch, switch, packets, scale."""
-    found = read_status(socket or newest_socket(), job)
+    found = read_status(ControllerAddress.at_socket(socket or newest_socket()), job)
     if as_json:
         typer.echo(json.dumps(status_fields(found), indent=2))
     else:

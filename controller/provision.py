@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
@@ -14,8 +14,9 @@ import finsy as fy
 from controller.finsy_log import finsy_failures
 from controller.laps import Laps
 from controller.pieces import SplitAlign
-from controller.tables import Entity, Forward, LaneAlign, Local, Membership, Sources
+from controller.tables import Attachment, Entity, Forward, LaneAlign, Local, Membership, Sources
 from controller.targets import Program, Target
+from controller.tls import ClientTls
 from host_stack.errors import LibraError
 from host_stack.wire import REASONS_PER_SLOT, Reason
 
@@ -33,7 +34,13 @@ class ProvisionFailed(LibraError):
 
 @asynccontextmanager
 async def connected(
-    address: str, target: Target, program: Program, *, fresh: bool, device_id: int = 1
+    address: str,
+    target: Target,
+    program: Program,
+    *,
+    fresh: bool,
+    device_id: int = 1,
+    tls: ClientTls | None = None,
 ) -> AsyncIterator[fy.Switch]:
     """A finsy switch at `address`, primary, with the program loaded.
 
@@ -47,7 +54,13 @@ async def connected(
         p4info.write_text(program.p4info)
         blob = Path(folder) / "device_config"
         blob.write_bytes(target.device_config(program))
-        options = fy.SwitchOptions(p4info=p4info, p4blob=blob, p4force=fresh, device_id=device_id)
+        options = fy.SwitchOptions(
+            p4info=p4info,
+            p4blob=blob,
+            p4force=fresh,
+            device_id=device_id,
+            channel_credentials=None if tls is None else tls.for_finsy(),
+        )
         with finsy_failures() as failure:
             try:
                 async with asyncio.timeout(READY_TIMEOUT_S) as limit:
@@ -80,40 +93,69 @@ async def write(switch: fy.Switch, entities: Iterable[Entity]) -> int:
     return written
 
 
+def network_entities(
+    p4info: fy.P4Schema, forward: Forward, local: Local, behind_links: Sequence[Attachment] = ()
+) -> Iterator[Entity]:
+    """What every job shares: routes, addresses by port, the switch itself, copies of DRAINs.
+
+    `behind_links` are the addresses of other switches. What the program needs, its description
+    says.
+    """
+    yield from forward.entries()
+    yield from Forward(forward.own_mac, behind_links).entries()
+    yield from local.entries()
+    yield from Sources(local.address, [*forward.hosts, *behind_links]).entries()
+    if not Laps.has_program(p4info):
+        yield local.session()
+    if split := SplitAlign.of_program(p4info):
+        yield from split.shares()
+
+
+def job_entities(p4info: fy.P4Schema, membership: Membership, lanes: int) -> Iterator[Entity]:
+    """Look-up tables and members of a job: all but its group, and its own entry.
+
+    Nothing of them takes effect without the latter (`Membership.job_entry`).
+    """
+    slot, fraction_bits = membership.slot, membership.fraction_bits
+    if split := SplitAlign.of_program(p4info):
+        yield from split.exponents(slot, fraction_bits)
+    else:
+        yield from LaneAlign(slot, fraction_bits, lanes).entries()
+    if Laps.has_program(p4info):
+        yield from Laps(membership).entries()
+    yield from membership.member_entries()
+
+
 async def provision_network(switch: fy.Switch, forward: Forward, local: Local) -> None:
-    """Install what every job shares: routes, addresses by port, the switch, the clone session."""
-    sources = Sources(local.address, forward.hosts)
-    await write(switch, [*forward.entries(), *local.entries(), *sources.entries()])
-    if not Laps.has_program(switch.p4info):
-        await write(switch, [local.session()])
-    if split := SplitAlign.of_program(switch.p4info):
-        await write(switch, split.shares())
+    """Install on an empty switch what every job shares."""
+    await write(switch, network_entities(switch.p4info, forward, local))
 
 
 async def provision_job(switch: fy.Switch, membership: Membership, program: Program) -> None:
-    """Install a job; members last, so that no packet counts before all of it stands."""
+    """Install a job; its own entry last, so that no packet counts before all of it stands."""
     membership.check(program.layout)
-    slot, fraction_bits = membership.slot, membership.fraction_bits
-    if split := SplitAlign.of_program(switch.p4info):
-        await write(switch, split.exponents(slot, fraction_bits))
-    else:
-        await write(switch, LaneAlign(slot, fraction_bits, program.layout.lanes).entries())
-    if Laps.has_program(switch.p4info):
-        await write(switch, Laps(membership).entries())
-    await write(switch, [*membership.entries(), *membership.group_entries()])
+    await write(switch, job_entities(switch.p4info, membership, program.layout.lanes))
+    await write(switch, [*membership.group_entries(), membership.job_entry()])
 
 
-async def provision_group(switch: fy.Switch, membership: Membership) -> None:
-    """Install only the multicast group of a job that stays off the switch."""
-    await write(switch, membership.group_entries())
+async def read_all_reasons(switch: fy.Switch) -> dict[tuple[int, str], int]:
+    """What became of Libra packets since the program was loaded: by (job slot, reason).
+
+    Slot 0 is that of no known job.
+    """
+    counts: dict[tuple[int, str], int] = {}
+    counters = switch.read(fy.P4CounterEntry("LibraIngress.reasons"))
+    async for entry in counters:  # type: ignore[attr-defined]  # finsy annotates a coroutine
+        slot, reason = divmod(entry.index or 0, REASONS_PER_SLOT)
+        if reason in _REASONS:
+            counts[slot, Reason(reason).name.lower()] = entry.packet_count
+    return counts
 
 
 async def read_reasons(switch: fy.Switch, slot: int) -> dict[str, int]:
     """What became of Libra packets, by reason: of the job in `slot` and of no known job."""
     counts = {reason.name.lower(): 0 for reason in Reason}
-    counters = switch.read(fy.P4CounterEntry("LibraIngress.reasons"))
-    async for entry in counters:  # type: ignore[attr-defined]  # finsy annotates a coroutine
-        owner, reason = divmod(entry.index or 0, REASONS_PER_SLOT)
-        if owner in {0, slot} and reason in _REASONS:
-            counts[Reason(reason).name.lower()] += entry.packet_count
+    for (owner, reason), packets in (await read_all_reasons(switch)).items():
+        if owner in {0, slot}:
+            counts[reason] += packets
     return counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -98,6 +98,37 @@ class Local:
 
 
 @dataclass(frozen=True)
+class Group:
+    """The multicast group of a job on one switch; the job's server alone may send to it.
+
+    Attributes:
+        address: of the group. group_id: its number in the replication engine.
+        server: as this switch sees it.
+        ports: where copies leave; workers behind one link share one.
+    """
+
+    address: str
+    group_id: int
+    server: Attachment
+    ports: Collection[int]
+
+    def entries(self) -> Iterator[Entity]:
+        """The group and who may send to it."""
+        yield fy.P4MulticastGroupEntry(self.group_id, replicas=sorted(set(self.ports)))
+        yield fy.P4TableEntry(
+            "LibraIngress.forward.groups",
+            match=fy.Match(
+                **{
+                    "hdr.ipv4.dst": self.address,
+                    "hdr.ipv4.src": self.server.address,
+                    "standard_metadata.ingress_port": self.server.port,
+                }
+            ),
+            action=fy.Action("LibraIngress.forward.replicate", group=self.group_id),
+        )
+
+
+@dataclass(frozen=True)
 class Membership:
     """A job on one switch: its slot and rows, its workers by rank and its server.
 
@@ -153,30 +184,17 @@ class Membership:
             ),
         )
 
-    def entries(self) -> Iterator[Entity]:
-        """The job and its members."""
-        yield self.job_entry()
+    def member_entries(self) -> Iterator[Entity]:
+        """Who takes part."""
         for rank, worker in enumerate(self.workers):
             action = fy.Action("LibraIngress.membership.worker", rank=rank)
             yield self._member(rank, worker, action)
         yield self._member(SERVER_RANK, self.server, fy.Action("LibraIngress.membership.server"))
 
     def group_entries(self) -> Iterator[Entity]:
-        """The job's multicast group, to which its server alone may send."""
-        yield fy.P4MulticastGroupEntry(
-            self.group_id, replicas=[worker.port for worker in self.workers]
-        )
-        yield fy.P4TableEntry(
-            "LibraIngress.forward.groups",
-            match=fy.Match(
-                **{
-                    "hdr.ipv4.dst": self.group,
-                    "hdr.ipv4.src": self.server.address,
-                    "standard_metadata.ingress_port": self.server.port,
-                }
-            ),
-            action=fy.Action("LibraIngress.forward.replicate", group=self.group_id),
-        )
+        """Of a switch at which all workers hang, or through which all are reached."""
+        ports = [worker.port for worker in self.workers]
+        return Group(self.group, self.group_id, self.server, ports).entries()
 
     def _member(self, rank: int, host: Attachment, action: fy.P4TableAction) -> Entity:
         return fy.P4TableEntry(

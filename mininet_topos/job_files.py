@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from controller.artifacts import Artifact
-from controller.keeper.config import KeeperConfig, Placed
-from controller.placing.blocks import block_rows
-from controller.tables import Attachment
+from controller.inventory import HostSpec, Inventory, SwitchSpec
+from controller.jobapi.operator import spec_of
 from host_stack.job import DEFAULT_TIMEOUTS_S, Job
 from host_stack.placement import Placement, heat_based
 from mininet_topos.job_processes import SCHEDULER_PORT
 from mininet_topos.options import RunOptions
 from mininet_topos.plan import Plan
-from mininet_topos.star import HostSpec, StarTopology
+from mininet_topos.star import StarTopology
 from workloads.training import Training
 
 JOB_ID = 1
-JOB_SLOT = 1
 EPOCH = 1
 GROUP = "239.19.52.2"
-GROUP_ID = 1
 GRPC_ADDRESS = "127.0.0.1:9559"
+SWITCH_NAME = "s1"
 
 PATIENT_TIMEOUTS_S = {"push": 60.0, "drain": 60.0, "commit": 120.0}
 """Of a run with faults: something is away for seconds, and has to be set up by a busy machine."""
 
-_PLACED = {"libra": Placed.JOB, "fallback": Placed.GROUP, "server-only": Placed.NOTHING}
+_PLACED = {"libra": "job", "fallback": "group", "server-only": "nothing"}
 """In mode fallback the job stays off the switch: its packets go on to the server. Its multicast
 group is needed there too."""
 
 
 class JobFiles:
-    """job.json, training.json, keeper.json and placement-1.npz of one mode."""
+    """job.json, training.json, inventory.toml and placement-1.npz of one mode."""
 
     def __init__(
         self,
@@ -51,12 +50,17 @@ class JobFiles:
         self._server = topology.server_hosts[0]
         self._folder = folder
 
-    def write(self, num_keys: int, socket: Path) -> None:
-        """Write all files; `socket` is where the controller is to listen."""
+    def write(self, num_keys: int) -> None:
+        """Write all files."""
         self.job(num_keys).save(self._folder / "job.json")
         self.training().save(self._folder / "training.json")
-        self.keeper(socket).save(self._folder / "keeper.json")
+        (self._folder / "inventory.toml").write_text(self.inventory().text())
         self.placement().save(self._folder / "placement-1.npz")
+
+    def spec(self, num_keys: int) -> Any:
+        """The job as the controller is asked for it."""
+        rows = max(1, self._plan.placement.used_rows)
+        return spec_of(self.job(num_keys), placed=_PLACED[self._mode], rows=rows)
 
     @property
     def fraction_bits(self) -> int:
@@ -112,24 +116,19 @@ class JobFiles:
             framework=options.framework,
         )
 
-    def keeper(self, socket: Path) -> KeeperConfig:
-        """What the controller must know."""
-        return KeeperConfig(
-            socket=str(socket),
+    def inventory(self) -> Inventory:
+        """What the controller owns."""
+        topology = self._topology
+        switch = SwitchSpec(
+            name=SWITCH_NAME,
             address=GRPC_ADDRESS,
+            ip=topology.switch_ip,
+            mac=topology.switch_mac,
             target=self._options.target,
-            device_id=1,
             program=self._artifact.name,
-            switch_mac=self._topology.switch_mac,
-            hosts=tuple(map(_attachment, self._topology.hosts)),
-            placed=_PLACED[self._mode],
-            slot=JOB_SLOT,
-            row_base=0,
-            rows=block_rows(self._plan.placement.used_rows),
-            group_id=GROUP_ID,
-            has_detour=self._options.backup_path,
         )
-
-
-def _attachment(host: HostSpec) -> Attachment:
-    return Attachment(host.ip, host.mac, host.port)
+        hosts = tuple(
+            HostSpec(host.name, host.ip, host.mac, SWITCH_NAME, host.port)
+            for host in topology.hosts
+        )
+        return Inventory((switch,), hosts)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from controller.jobapi.channel import ControllerAddress
 from mininet_topos.processes import OnEvent, SupervisedProcess
 from mininet_topos.star import StarNetwork
 from workloads.training import FRAMEWORKS
@@ -20,6 +21,8 @@ SCHEDULER = "scheduler"
 SWITCH = "switch"
 SCHEDULER_PORT = 9700
 TORCH_PORT = 29500
+ATTEMPTS = 3
+"""After which a controller gives a switch up that it never set up: the run then says why."""
 
 
 def worker_name(rank: int) -> str:
@@ -32,7 +35,7 @@ class JobProcesses:
 
     Attributes:
         workers: the names of the workers' processes, by rank.
-        socket: where the controller serves the job API.
+        controller: where the controller serves its APIs.
     """
 
     def __init__(
@@ -42,8 +45,13 @@ class JobProcesses:
         on_event: OnEvent,
         holds: Mapping[str, Sequence[str]],
         framework: str = FRAMEWORKS[0],
+        *,
+        has_detour: bool = False,
     ) -> None:
-        """Of a job whose files are in `folder`; `holds` are points at which processes wait."""
+        """Of a job whose files are in `folder`; `holds` are points at which processes wait.
+
+        With `has_detour` the controller asks for other routes while the switch is down.
+        """
         topology = network.topology
         self._network = network
         self._folder = folder
@@ -58,7 +66,9 @@ class JobProcesses:
         self._stack = ExitStack()
         # A path for a socket may have 107 bytes, the folder's path any length.
         private = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="libra-"))
-        self.socket = Path(private) / "job.sock"
+        self._socket = Path(private) / "job.sock"
+        self.controller = ControllerAddress.at_socket(self._socket)
+        self._has_detour = has_detour
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +142,11 @@ class JobProcesses:
         folder = str(self._folder)
         holds = [word for point in self._holds.get(name, ()) for word in ("--hold", point)]
         if name == CONTROLLER:
-            return ["controller.keeper", folder]
+            return [
+                *("controller.daemon", f"{folder}/inventory.toml", f"{folder}/controller.sqlite"),
+                *("--listen", f"unix:{self._socket}", "--attempts", str(ATTEMPTS)),
+                *(["--detour"] if self._has_detour else []),
+            ]
         if name == SCHEDULER:
             return [
                 *("host_stack.kv.scheduler", "--host", self._hosts[SERVER].ip),
@@ -141,7 +155,7 @@ class JobProcesses:
             ]
         if name == SERVER:
             resume = ["--resume"] if again else []
-            return ["workloads.train_server", folder, str(self.socket), *resume, *holds]
+            return ["workloads.train_server", folder, str(self._socket), *resume, *holds]
         rank = str(self._hosts[name].rank)
         if self._framework == "torch":
             return [*self._torchrun(rank), "-m", "workloads.train_torch", folder]

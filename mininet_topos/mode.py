@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from controller.artifacts import Artifact
-from controller.jobapi.ask import change_placement, read_status
+from controller.jobapi.ask import read_status
+from controller.jobapi.operator import Operator
 from host_stack.audit.check import AuditResult, audit
 from mininet_topos import job_processes as names
 from mininet_topos import links
@@ -82,15 +83,20 @@ class ModeRun:
         with ExitStack() as stack:
             network = stack.enter_context(StarNetwork(self._topology, folder))
             job = JobProcesses(
-                network, folder, self._events.put, self._faults.holds(), self._options.framework
+                network,
+                folder,
+                self._events.put,
+                self._faults.holds(),
+                self._options.framework,
+                has_detour=self._options.backup_path,
             )
             stack.enter_context(job)
-            self.files.write(num_keys, job.socket)
-            self._start(job)
+            self.files.write(num_keys)
+            self._start(job, num_keys)
             before = network.snapshot()
             self._train(job, on_progress)
             self.result.traffic = links.difference(network.snapshot(), before)
-            status = read_status(job.socket, JOB_ID, READY_S)
+            status = read_status(job.controller, JOB_ID, READY_S)
             self.result.reasons, self.result.scale = status.reasons, status.scale_fields()
             self._end(job)
         if self._options.audit:
@@ -98,10 +104,13 @@ class ModeRun:
         on_progress(self._options.rounds)
         return self.result
 
-    def _start(self, job: JobProcesses) -> None:
+    def _start(self, job: JobProcesses, num_keys: int) -> None:
         """Start all processes and wait until each is ready to train."""
         for name in (names.CONTROLLER, names.SCHEDULER):
             self._await(job, job.start(name), "ready")
+        operator = Operator(job.controller, READY_S)
+        operator.create(self.files.spec(num_keys), self.files.placement())
+        self._await(job, job[names.CONTROLLER], "epoch")
         started = [job.start(name) for name in (names.SERVER, *job.workers)]
         for process in started:
             ready = self._await(job, process, "ready")
@@ -135,7 +144,7 @@ class ModeRun:
         at = self._options.change_hot_set
         placement = self.files.other_placement()
         if event.kind == "commit" and event.fields["round"] + 1 == at and len(placement):
-            change_placement(job.socket, JOB_ID, placement, self.files.fraction_bits)
+            Operator(job.controller).change(JOB_ID, placement, self.files.fraction_bits)
 
     def _is_finished(self, job: JobProcesses) -> bool:
         done = self.result.workers_done

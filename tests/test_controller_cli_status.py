@@ -12,7 +12,7 @@ import pytest
 
 from controller.cli_status import newest_socket, status_fields, status_lines
 from controller.jobapi.ask import JobStatus, read_status
-from controller.jobapi.client import NoController
+from controller.jobapi.channel import ControllerAddress, NoController
 from host_stack.errors import BadInput
 from host_stack.standing import Standing
 
@@ -80,4 +80,4 @@ def test_nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (folder / "job.sock").touch()
     assert newest_socket() == folder / "job.sock"
     with pytest.raises(NoController, match="does not answer"):
-        read_status(folder / "job.sock", 1, 0.3)
+        read_status(ControllerAddress.at_socket(folder / "job.sock"), 1, 0.3)

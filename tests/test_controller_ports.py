@@ -1,15 +1,15 @@
-"""Ports of a Tofino: device ports, names on the panel, and the hosts of a keeper behind them."""
+"""Ports of a Tofino: device ports, names on the panel, and the hosts behind them."""
 
 from __future__ import annotations
 
-import json
+import tomllib
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.keeper.config import KeeperConfig
+from controller.inventory import Inventory
 from controller.targets import find_target
 from controller.targets.ports import (
     PortMap,
@@ -86,57 +86,54 @@ def test_names_are_checked(name: str) -> None:
         assert "connector/lane" in str(error)
 
 
-def keeper_file(path: Path, **changes: object) -> Path:
-    """A keeper's configuration of a Tofino, with `changes`."""
-    hosts = [
-        {"address": "10.0.0.1", "mac": "02:00:00:00:00:01", "port": "1/0"},
-        {"address": "10.0.0.2", "mac": "02:00:00:00:00:02", "port": "2"},
-        {"address": "10.0.0.3", "mac": "02:00:00:00:00:03", "port": 144},
-    ]
-    fields = {
-        "schema": 1,
-        "socket": "keeper.sock",
-        "address": "192.0.2.1:9339",
-        "target": "tofino-stratum",
-        "device_id": 1,
-        "program": "tofino",
-        "switch_mac": "02:00:00:00:00:fe",
-        "hosts": hosts,
-        "ports": {"1/0": 128, "2/0": 136},
-        "placed": "job",
-        "slot": 1,
-        "row_base": 0,
-        "rows": 64,
-        "group_id": 1,
-        **changes,
-    }
-    path.write_text(json.dumps(fields))
-    return path
+def inventory(target: str = "tofino-stratum", ports: str = '"1/0" = 128\n"2/0" = 136') -> Inventory:
+    """An inventory of a Tofino with three hosts."""
+    switch = f"""
+schema = 1
+[[switch]]
+name = "s1"
+address = "192.0.2.1:9339"
+ip = "10.0.0.254"
+mac = "02:00:00:00:00:fe"
+target = "{target}"
+program = "tofino"
+[switch.ports]
+{ports}
+"""
+    hosts = "".join(
+        f"""
+[[host]]
+name = "h{number}"
+ip = "10.0.0.{number}"
+mac = "02:00:00:00:00:0{number}"
+switch = "s1"
+port = {port}
+"""
+        for number, port in ((1, '"1/0"'), (2, '"2"'), (3, 144))
+    )
+    return Inventory.parse(tomllib.loads(switch + hosts), Path())
 
 
-def test_a_keeper_knows_ports_by_their_names(tmp_path: Path) -> None:
-    """The configuration of a Tofino names ports of the panel, or device ports."""
-    config = KeeperConfig.load(keeper_file(tmp_path / "keeper.json"))
-    assert [host.port for host in config.hosts] == [128, 136, 144]
-    config.save(tmp_path / "saved.json")
-    assert KeeperConfig.load(tmp_path / "saved.json") == config
+def test_an_inventory_knows_ports_by_their_names() -> None:
+    """Of a Tofino it names ports of the panel, or device ports."""
+    found = inventory()
+    assert [host.port for host in found.hosts] == [128, 136, 144]
+    assert Inventory.parse(tomllib.loads(found.text()), Path()) == found
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"ports": {}}, "not on this switch's port map"),
-        ({"ports": {"1/0": 68, "2/0": 136}}, "no cable leads there"),
+        ({"ports": ""}, "not on this switch's port map"),
+        ({"ports": '"1/0" = 68\n"2/0" = 136'}, "no cable leads there"),
         ({"target": "tofino"}, "unknown target"),
-        ({"target": "soft", "ports": {"1/0": 0, "2/0": 2}}, "soft allows 1 to 510"),
+        ({"target": "soft", "ports": '"1/0" = 0\n"2/0" = 2'}, "soft allows 1 to 510"),
     ],
 )
-def test_a_keeper_refuses_ports_that_cannot_be(
-    tmp_path: Path, changes: dict[str, object], why: str
-) -> None:
+def test_an_inventory_refuses_ports_that_cannot_be(changes: dict[str, str], why: str) -> None:
     """Before anything is sent to the switch."""
     with pytest.raises(BadInput, match=why):
-        KeeperConfig.load(keeper_file(tmp_path / "keeper.json", **changes))
+        inventory(**changes)
 
 
 def test_every_target_checks_ports() -> None:

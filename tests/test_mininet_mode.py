@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from controller.artifacts import Artifact
+from controller.daemon.controller import Controller
+from controller.daemon.messages import read_ask
+from controller.daemon.store import Store
+from controller.daemon.wanted import SwitchWanted
 from controller.identify import Heat
+from controller.inventory import Inventory
+from controller.jobapi import control_pb2
+from controller.jobapi.operator import npz
 from controller.tables import Membership
 from host_stack.job import Job
 from host_stack.placement import Placement, heat_based
@@ -16,11 +23,11 @@ from mininet_topos.mode import ModeRun
 from mininet_topos.options import RunOptions
 from mininet_topos.plan import Plan
 from mininet_topos.processes import Event
-from tests.host_support import LAYOUT
 from workloads.training import Training
 
 OPTIONS = RunOptions(dataset="synthetic", model="lr", workers=3, rounds=7, batch=32, seed=5)
-ARTIFACT = Artifact("libra", b"{}", "", LAYOUT, "p4c", "00")
+ARTIFACT = Artifact.load()
+LAYOUT = ARTIFACT.layout
 
 
 def plan(hot: int) -> Plan:
@@ -37,21 +44,29 @@ def mode_run(mode: str, folder: Path, hot: int = 100) -> ModeRun:
 
 def membership_of(run: ModeRun) -> Membership:
     """The job as the controller installs it first."""
-    job = run.files.job(500)
-    keeper = run.files.keeper(Path("/run/job.sock"))
-    return keeper.membership(job, job.epoch, job.fraction_bits)
+    request = control_pb2.CreateJobRequest(
+        spec=run.files.spec(500), placement=npz(run.files.placement())
+    )
+    store = Store(run.result.folder / "state.sqlite")
+    controller = Controller(run.files.inventory(), store)
+    keeper = controller.create(read_ask(request))
+    wanted = SwitchWanted(controller.inventory, "s1", ARTIFACT)
+    membership = wanted.membership(keeper.record, 1, keeper.record.fraction_bits)
+    store.close()
+    return membership
 
 
 @pytest.mark.parametrize("mode", ["libra", "fallback", "server-only"])
 def test_the_files_of_a_mode(mode: str, tmp_path: Path) -> None:
     """Workers and server read the same job, training and placement that was decided."""
-    mode_run(mode, tmp_path).files.write(500, Path("/run/job.sock"))
+    mode_run(mode, tmp_path).files.write(500)
     job = Job.load(tmp_path / "job.json")
     assert (job.num_keys, job.fraction_bits, job.layout) == (500, 33, LAYOUT)
     assert len(job.workers) == 3
     assert job.server not in job.workers
     training = Training.load(tmp_path / "training.json")
     assert (training.rounds, training.batch, training.seed) == (7, 32, 5)
+    assert Inventory.load(tmp_path / "inventory.toml") == mode_run(mode, tmp_path).files.inventory()
     placement = Placement.load(tmp_path / "placement-1.npz")
     assert len(placement) == (0 if mode == "server-only" else 100)
     assert placement.layout == LAYOUT

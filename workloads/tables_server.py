@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.client import JobIncarnations
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.commit import Aggregate, Commit
@@ -63,7 +64,7 @@ def incarnations_of(job: Job, controller: Path | None) -> Iterator[Incarnations]
     if controller is None:
         yield OwnIncarnations()
         return
-    client = JobIncarnations(controller, job.job)
+    client = JobIncarnations(ControllerAddress.at_socket(controller), job.job)
     try:
         yield client
         client.settle()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.client import JobIncarnations
 from host_stack.audit.log import CommitLog
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
@@ -88,7 +89,7 @@ def serve(folder: Path, controller: Path, holds: Holds, *, resume: bool) -> None
     recorder = Recorder(folder, training, optimizer)
     round_, steps = recorder.begin(parameters, len(job.workers), resume=resume)
     consistency = Consistency.parse(training.consistency)
-    incarnations = JobIncarnations(controller, job.job)
+    incarnations = JobIncarnations(ControllerAddress.at_socket(controller), job.job)
     first = incarnations.begin(round_, resumed=resume, timeout_s=CONTROLLER_S)
     transport = open_transport(job, job.server)
     node = server_node(job, job.server)

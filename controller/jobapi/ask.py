@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 
 from controller.jobapi import job_pb2, job_pb2_grpc
-from controller.jobapi.client import CALL_S, OPTIONS, NoController
+from controller.jobapi.channel import CALL_S, ControllerAddress, calls
 from controller.jobapi.standing import from_message
-from host_stack.errors import BadInput
 from host_stack.exponents import ScaleAdvice, advise
-from host_stack.placement import Placement
 from host_stack.standing import Standing
 
 
@@ -73,23 +66,10 @@ class JobStatus:
         }
 
 
-@contextmanager
-def _stub(socket: Path, job: int) -> Iterator[Any]:
-    """The job API of a keeper; its errors become ours."""
-    with grpc.insecure_channel(f"unix:{socket}", options=OPTIONS) as channel:
-        try:
-            yield job_pb2_grpc.JobServiceStub(channel)
-        except grpc.RpcError as error:
-            if error.code() in {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND}:
-                raise BadInput(f"the controller refuses: {error.details()}") from error
-            raise NoController(
-                f"the controller of job {job} at {socket} does not answer: {error.details()}"
-            ) from error
-
-
-def read_status(socket: Path, job: int, timeout_s: float = CALL_S) -> JobStatus:
-    """How a job stands; `NoController` if its keeper does not answer in time."""
-    with _stub(socket, job) as stub:
+def read_status(address: ControllerAddress, job: int, timeout_s: float = CALL_S) -> JobStatus:
+    """How a job stands; `NoController` if its controller does not answer in time."""
+    with calls(address) as channel:
+        stub = job_pb2_grpc.JobServiceStub(channel)
         reply = stub.Status(job_pb2.StatusRequest(job=job), timeout=timeout_s, wait_for_ready=True)
     state = job_pb2.SwitchState.Name(reply.switch_state).removeprefix("SWITCH_STATE_")
     return JobStatus(
@@ -104,17 +84,3 @@ def read_status(socket: Path, job: int, timeout_s: float = CALL_S) -> JobStatus:
         from_message(reply.standing) if reply.HasField("standing") else None,
         reply.reported_s_ago,
     )
-
-
-def change_placement(socket: Path, job: int, placement: Placement, fraction_bits: int) -> int:
-    """Give a job another placement, in another epoch; return its number.
-
-    Raises:
-        BadInput: it does not fit the job.
-        NoController: the keeper does not answer.
-    """
-    file = io.BytesIO()
-    placement.save(file)
-    request = job_pb2.PlaceRequest(job=job, fraction_bits=fraction_bits, placement=file.getvalue())
-    with _stub(socket, job) as stub:
-        return int(stub.Place(request, timeout=CALL_S, wait_for_ready=True).version)

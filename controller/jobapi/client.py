@@ -1,4 +1,4 @@
-"""A job's server as client of the job's controller: its incarnations, over a Unix-domain socket."""
+"""A job's server as client of the job's controller: its incarnations, and its reports."""
 
 from __future__ import annotations
 
@@ -9,53 +9,39 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import grpc
 
 from controller.jobapi import job_pb2, job_pb2_grpc
+from controller.jobapi.channel import CALL_S, ControllerAddress, NoController
 from controller.jobapi.standing import to_message
-from host_stack.errors import BadInput, LibraError
-from host_stack.incarnation import MAX_PLACEMENT_BYTES, Incarnation, is_newer
+from host_stack.errors import BadInput
+from host_stack.incarnation import Incarnation, is_newer
 from host_stack.placement import Placement
 from host_stack.standing import Standing
 from host_stack.wake import Wake
 
 LOGGER = logging.getLogger(__name__)
 
-CALL_S = 5.0
-"""How long an answer to a request is waited for."""
-
 RECONNECT_S = 0.2
 REMIND_S = 10.0
 """How often a log says that the controller is being waited for."""
 
-OPTIONS = [
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.max_receive_message_length", MAX_PLACEMENT_BYTES + (1 << 16)),
-]
-
-
-class NoController(LibraError):
-    """The controller of a job does not answer."""
-
 
 class JobIncarnations:
-    """`host_stack.incarnation.Incarnations` of a keeper.
+    """`host_stack.incarnation.Incarnations` of a controller.
 
-    A thread of its own follows the keeper's stream, whoever is restarted meanwhile, and wakes
+    A thread of its own follows the controller's stream, whoever is restarted meanwhile, and wakes
     the server's poller; requests are sent without waiting for their answers.
     """
 
-    def __init__(self, socket: Path, job: int) -> None:
-        """Follow the keeper of `job` that listens at `socket`."""
-        self._socket = socket
+    def __init__(self, address: ControllerAddress, job: int) -> None:
+        """Follow `job` at a controller."""
+        self._address = address
         self._job = job
         self._process = int.from_bytes(os.urandom(8), "big")
-        self._channel = grpc.insecure_channel(f"unix:{socket}", options=OPTIONS)
+        self._channel = address.open()
         self._stub = job_pb2_grpc.JobServiceStub(self._channel)
         self._wake = Wake()
         self._known = threading.Condition()
@@ -87,11 +73,11 @@ class JobIncarnations:
         self._call("renew", self._stub.Renew, job_pb2.RenewRequest, reason, seen, round_)
 
     def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
-        """Ask the keeper to look at the switch."""
+        """Ask the controller to look at the switch."""
         self._call("suspect", self._stub.Suspect, job_pb2.SuspectRequest, reason, seen, round_)
 
     def report(self, standing: Standing) -> None:
-        """Tell the keeper how the job stands."""
+        """Tell the controller how the job stands."""
         request = job_pb2.ReportRequest(
             job=self._job, server_process=self._process, standing=to_message(standing)
         )
@@ -105,7 +91,7 @@ class JobIncarnations:
         One that has `resumed` the work of another server takes a new epoch.
 
         Raises:
-            NoController: the keeper did not answer in time.
+            NoController: the controller did not answer in time.
         """
         deadline = time.monotonic() + timeout_s
         seen = self._await(lambda found: True, deadline, lambda: None)
@@ -144,7 +130,7 @@ class JobIncarnations:
                     return self._newest
             if time.monotonic() > deadline:
                 raise NoController(
-                    f"the controller at {self._socket} gives job {self._job} no epoch: "
+                    f"the controller at {self._address} gives job {self._job} no epoch: "
                     f"{self._failure or 'it does not answer'}; look into its log"
                 )
 
@@ -220,4 +206,4 @@ class JobIncarnations:
         now = time.monotonic()
         if now - self._reminded_at > REMIND_S:
             self._reminded_at = now
-            LOGGER.warning("no controller at %s (%s)%s", self._socket, self._failure, waits)
+            LOGGER.warning("no controller at %s (%s)%s", self._address, self._failure, waits)

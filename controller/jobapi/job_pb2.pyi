@@ -80,22 +80,6 @@ class SuspectReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class PlaceRequest(_message.Message):
-    __slots__ = ("job", "fraction_bits", "placement")
-    JOB_FIELD_NUMBER: _ClassVar[int]
-    FRACTION_BITS_FIELD_NUMBER: _ClassVar[int]
-    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
-    job: int
-    fraction_bits: int
-    placement: bytes
-    def __init__(self, job: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., placement: _Optional[bytes] = ...) -> None: ...
-
-class PlaceReply(_message.Message):
-    __slots__ = ("version",)
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    version: int
-    def __init__(self, version: _Optional[int] = ...) -> None: ...
-
 class Standing(_message.Message):
     __slots__ = ("round", "gradients", "escaped", "goodput_bps", "exponents")
     class ExponentsEntry(_message.Message):

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class JobServiceStub(object):
-    """The controller of one job; it owns epochs and the state of the switch.
+    """The controller owns epochs and the state of the switch.
     """
 
     def __init__(self, channel):
@@ -50,11 +50,6 @@ class JobServiceStub(object):
                 request_serializer=controller_dot_jobapi_dot_job__pb2.SuspectRequest.SerializeToString,
                 response_deserializer=controller_dot_jobapi_dot_job__pb2.SuspectReply.FromString,
                 _registered_method=True)
-        self.Place = channel.unary_unary(
-                '/libra.job.v1.JobService/Place',
-                request_serializer=controller_dot_jobapi_dot_job__pb2.PlaceRequest.SerializeToString,
-                response_deserializer=controller_dot_jobapi_dot_job__pb2.PlaceReply.FromString,
-                _registered_method=True)
         self.Report = channel.unary_unary(
                 '/libra.job.v1.JobService/Report',
                 request_serializer=controller_dot_jobapi_dot_job__pb2.ReportRequest.SerializeToString,
@@ -68,7 +63,7 @@ class JobServiceStub(object):
 
 
 class JobServiceServicer(object):
-    """The controller of one job; it owns epochs and the state of the switch.
+    """The controller owns epochs and the state of the switch.
     """
 
     def Watch(self, request, context):
@@ -87,13 +82,6 @@ class JobServiceServicer(object):
 
     def Suspect(self, request, context):
         """Say that the switch seems not to work.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Place(self, request, context):
-        """Give the job another placement, in a new epoch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -131,11 +119,6 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=controller_dot_jobapi_dot_job__pb2.SuspectRequest.FromString,
                     response_serializer=controller_dot_jobapi_dot_job__pb2.SuspectReply.SerializeToString,
             ),
-            'Place': grpc.unary_unary_rpc_method_handler(
-                    servicer.Place,
-                    request_deserializer=controller_dot_jobapi_dot_job__pb2.PlaceRequest.FromString,
-                    response_serializer=controller_dot_jobapi_dot_job__pb2.PlaceReply.SerializeToString,
-            ),
             'Report': grpc.unary_unary_rpc_method_handler(
                     servicer.Report,
                     request_deserializer=controller_dot_jobapi_dot_job__pb2.ReportRequest.FromString,
@@ -155,7 +138,7 @@ def add_JobServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class JobService(object):
-    """The controller of one job; it owns epochs and the state of the switch.
+    """The controller owns epochs and the state of the switch.
     """
 
     @staticmethod
@@ -229,33 +212,6 @@ class JobService(object):
             '/libra.job.v1.JobService/Suspect',
             controller_dot_jobapi_dot_job__pb2.SuspectRequest.SerializeToString,
             controller_dot_jobapi_dot_job__pb2.SuspectReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Place(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/libra.job.v1.JobService/Place',
-            controller_dot_jobapi_dot_job__pb2.PlaceRequest.SerializeToString,
-            controller_dot_jobapi_dot_job__pb2.PlaceReply.FromString,
             options,
             channel_credentials,
             insecure,

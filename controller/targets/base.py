@@ -35,6 +35,7 @@ class Capabilities:
     Attributes:
         formats: in which a drain can answer; digits everywhere, float32 where the switch rounds.
         reads_registers: whether P4Runtime reaches the registers.
+        reads_replication: whether it can read back multicast groups and clone sessions.
         emulated: whether `libra run` can start one.
         slots: jobs that the program tells apart, and one for packets of no known job.
         workers: of a job.
@@ -42,6 +43,7 @@ class Capabilities:
 
     formats: frozenset[DrainFormat]
     reads_registers: bool
+    reads_replication: bool
     emulated: bool
     slots: int
     workers: int

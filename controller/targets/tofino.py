@@ -70,6 +70,7 @@ class Stratum(Tofino):
     capabilities = Capabilities(
         formats=frozenset({DrainFormat.DIGITS}),
         reads_registers=True,
+        reads_replication=False,
         emulated=False,
         slots=SLOTS,
         workers=WORKERS,
@@ -101,6 +102,7 @@ class P4rt(Tofino):
     capabilities = Capabilities(
         formats=frozenset({DrainFormat.DIGITS}),
         reads_registers=False,
+        reads_replication=False,
         emulated=False,
         slots=SLOTS,
         workers=WORKERS,

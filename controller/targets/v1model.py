@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from controller.artifacts import Artifact
 from controller.targets.base import Capabilities, Program, Target, within_capabilities
@@ -16,6 +17,7 @@ MAX_PORT = 510
 CAPABILITIES = Capabilities(
     formats=frozenset(DrainFormat),
     reads_registers=True,
+    reads_replication=True,
     emulated=True,
     slots=16,
     workers=MAX_WORKERS,
@@ -25,11 +27,12 @@ CAPABILITIES = Capabilities(
 class V1Model(Target):
     """A switch that takes the bmv2 JSON as it is."""
 
-    capabilities = CAPABILITIES
-
-    def __init__(self, name: str, description: str) -> None:
+    def __init__(
+        self, name: str, description: str, capabilities: Capabilities = CAPABILITIES
+    ) -> None:
         self.name = name
         self.description = description
+        self.capabilities = capabilities
 
     def load(self, program: str) -> Artifact:
         """Read an artifact of `p4src/build/`."""
@@ -56,4 +59,8 @@ class V1Model(Target):
 
 
 SOFT = V1Model("soft", "embedded switch of this project")
-BMV2 = V1Model("bmv2", "simple_switch_grpc of behavioral-model")
+BMV2 = V1Model(
+    "bmv2",
+    "simple_switch_grpc of behavioral-model",
+    replace(CAPABILITIES, reads_replication=False),
+)

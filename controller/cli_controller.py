@@ -1,0 +1,105 @@
+"""`libra controller`: the daemon that owns the switches of an inventory and their jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import grpc
+import typer
+
+from controller.daemon.run import Options, run
+from controller.daemon.serving import Endpoint
+from host_stack.errors import BadInput
+from softswitch.errors import BadCertificate
+from softswitch.p4runtime.tls import TlsFiles
+
+DEFAULT_ADDRESS = "127.0.0.1:9560"
+
+
+def controller(
+    inventory: Annotated[Path, typer.Argument(help="File of switches, hosts and links.")],
+    state: Annotated[
+        Path, typer.Option(help="File that keeps jobs and epochs; made if there is none.")
+    ] = Path("controller.sqlite"),
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help=f"HOST:PORT or unix:PATH; may be repeated; default: {DEFAULT_ADDRESS}.",
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate (PEM); needed to listen beyond this machine.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    client_ca: Annotated[
+        Path | None,
+        typer.Option(help="Serve only clients with a certificate of this authority (mutual TLS)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write events as lines of JSON.")] = False,
+) -> None:
+    """Own the switches of an inventory, keep them as their jobs need, and serve the APIs.
+
+    Runs until it is interrupted. State survives: started again, it reads back what the switches
+    hold and writes only the difference.
+    """
+    credentials = _credentials(tls_cert, tls_key, client_ca)
+    endpoints = tuple(endpoint(address, credentials) for address in listen or [DEFAULT_ADDRESS])
+    options = Options(inventory, state, endpoints)
+    asyncio.run(run(options, _report_json if as_json else _report))
+
+
+def endpoint(address: str, credentials: grpc.ServerCredentials | None) -> Endpoint:
+    """Where to listen; `BadInput` if other machines could reach it without TLS."""
+    if address.startswith("unix:"):
+        return Endpoint(address)
+    if credentials is None and not _is_loopback(address):
+        raise BadInput(
+            f"{address} can be reached from other machines: give --tls-cert and --tls-key, or "
+            "listen at 127.0.0.1 or unix:PATH"
+        )
+    return Endpoint(address, credentials)
+
+
+def _is_loopback(address: str) -> bool:
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 0xFFFF:
+        raise BadInput(f"address {address!r}: HOST:PORT or unix:PATH is needed")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _credentials(
+    cert: Path | None, key: Path | None, client_ca: Path | None
+) -> grpc.ServerCredentials | None:
+    if cert is None and key is None and client_ca is None:
+        return None
+    if cert is None or key is None:
+        raise BadInput("--tls-cert and --tls-key go together, and --client-ca needs both")
+    try:
+        return TlsFiles(cert, key, client_ca).credentials()
+    except BadCertificate as error:
+        raise BadInput(str(error)) from error
+
+
+def _report_json(event: str, **fields: Any) -> None:
+    typer.echo(json.dumps({"event": event, "at_s": time.time(), **fields}))
+
+
+def _report(event: str, **fields: Any) -> None:
+    if event == "ready":
+        text = f"{fields['switches']} switches, {fields['jobs']} jobs"
+    else:
+        job = f"job {fields['job']}: " if fields.get("job") else ""
+        where = f"{fields['switch']}: " if fields.get("switch") and not job else ""
+        text = f"{job}{where}{fields.get('text', '')}"
+    typer.echo(f"{time.strftime('%H:%M:%S')} {event:<13} {text}")

@@ -1,0 +1,80 @@
+"""The life of a controller process."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from controller.daemon.controller import Controller, Report
+from controller.daemon.serving import Endpoint, serve
+from controller.daemon.store import Store
+from controller.daemon.switch_keeper import Turn
+from controller.inventory import Inventory
+from host_stack.errors import LibraError
+
+GRACE_S = 1.0
+"""For calls that are being answered when the process is asked to end."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a controller is started with.
+
+    Attributes:
+        inventory: file. state: file, made if there is none.
+        endpoints: where its APIs are served.
+        attempts: as `SwitchKeeper` has them.
+    """
+
+    inventory: Path
+    state: Path
+    endpoints: tuple[Endpoint, ...]
+    attempts: int = 0
+
+
+async def run(options: Options, report: Report, turn: Turn | None = None) -> None:
+    """Keep jobs and switches until the process is asked to end (SIGTERM, SIGINT).
+
+    Raises `LibraError` for what keeps it from beginning, or from going on.
+    """
+    inventory = Inventory.load(options.inventory)
+    store = Store(options.state)
+    try:
+        controller = Controller(inventory, store, report, attempts=options.attempts, turn=turn)
+        server = await serve(controller, options.endpoints)
+        report("ready", jobs=len(controller.jobs), switches=len(controller.switches))
+        try:
+            await _until_asked_to_end(controller)
+        finally:
+            await server.stop(GRACE_S)
+    finally:
+        store.close()
+
+
+async def _until_asked_to_end(controller: Controller) -> None:
+    end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end.set)
+    keeping = asyncio.create_task(controller.keep())
+    ending = asyncio.create_task(end.wait())
+    await asyncio.wait([keeping, ending], return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    if keeping.done():
+        _raise_first(keeping.exception())
+    keeping.cancel()
+    await asyncio.wait([keeping])
+
+
+def _raise_first(error: BaseException | None) -> None:
+    """Raise the expected error of a group, or the group."""
+    if isinstance(error, BaseExceptionGroup):
+        expected = error.subgroup(LibraError)
+        while isinstance(expected, BaseExceptionGroup):
+            expected = expected.exceptions[0]  # type: ignore[assignment]
+        if expected is not None:
+            raise expected
+    if error is not None:
+        raise error

@@ -1,0 +1,84 @@
+"""What each switch is to hold, from the inventory and the jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.daemon.job_keeper import JobKeeper
+from controller.daemon.job_record import JobRecord, Taken
+from controller.daemon.mirror import Mirror, Part
+from controller.inventory import Inventory
+from controller.provision import job_entities, network_entities
+from controller.tables import Forward, Group, Local, Membership
+from controller.targets import Program, find_target
+
+
+class SwitchWanted:
+    """`controller.daemon.switch_keeper.Wanted` of one switch."""
+
+    def __init__(self, inventory: Inventory, switch: str, program: Program) -> None:
+        self._inventory = inventory
+        self._spec = inventory.switch(switch)
+        self._program = program
+        self._hosts = inventory.attachments(switch)
+        self._at = {host.address: host for host in self._hosts}
+        self._network: Part | None = None
+        self._tables: dict[int, tuple[Membership, Part]] = {}
+
+    def network(self, mirror: Mirror) -> Part:
+        """What all jobs share."""
+        if self._network is None:
+            forward, local = Forward(self._spec.mac, self._hosts), Local(self._spec.ip)
+            others = self._inventory.other_switches(self._spec.name)
+            self._network = mirror.part(network_entities(mirror.p4info, forward, local, others))
+        return self._network
+
+    def group(self, job: JobKeeper, mirror: Mirror) -> Part:
+        """The multicast group of a job: a tree from the server's switch, cut to this switch."""
+        record = job.record
+        ports = self.group_ports(record)
+        if not ports:
+            return Part({})
+        server = self._at[record.server]
+        return mirror.part(Group(record.group, record.group_id, server, ports).entries())
+
+    def group_ports(self, record: JobRecord) -> set[int]:
+        """Where UPDATEs of a job leave this switch; none if they do not pass it."""
+        first = self._inventory.host_at(record.server).switch
+        return {
+            self._at[worker].port
+            for worker in record.workers
+            if self._spec.name
+            in self._inventory.path(first, self._inventory.host_at(worker).switch)
+        }
+
+    def job(self, job: JobKeeper, taken: Taken, mirror: Mirror) -> Part:
+        """All of a job that is on this switch; its entry is the gate."""
+        membership = self.membership(job.record, taken.epoch, taken.fraction_bits)
+        timeless = replace(membership, epoch=1)
+        known = self._tables.get(job.record.job)
+        if known is None or known[0] != timeless:
+            lanes = self._program.layout.lanes
+            known = (timeless, mirror.part(job_entities(mirror.p4info, membership, lanes)))
+            self._tables[job.record.job] = known
+        gate = mirror.part((), membership.job_entry()).gate
+        return Part({**known[1].entities, **self.group(job, mirror).entities}, gate)
+
+    def membership(self, record: JobRecord, epoch: int, fraction_bits: int) -> Membership:
+        """A job as this switch has it; `BadInput` if it cannot hold it."""
+        membership = Membership(
+            job=record.job,
+            epoch=epoch,
+            fraction_bits=fraction_bits,
+            slot=record.slot,
+            row_base=record.block.base,
+            rows=record.block.rows,
+            workers=[self._at[worker] for worker in record.workers],
+            server=self._at[record.server],
+            group=record.group,
+            group_id=record.group_id,
+        )
+        membership.check(self._program.layout)
+        ports = [worker.port for worker in membership.workers]
+        find_target(self._spec.target).check_workers(record.slot, ports)
+        return membership

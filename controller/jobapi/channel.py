@@ -1,0 +1,87 @@
+"""How a controller is reached, and what its refusals become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from controller.errors import AlreadyThere, NoRoom, NotKnown, NotNow
+from controller.tls import ClientTls
+from host_stack.errors import BadInput, LibraError
+from host_stack.incarnation import MAX_PLACEMENT_BYTES
+
+CALL_S = 5.0
+"""How long an answer to a request is waited for."""
+
+_OPTIONS = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.max_receive_message_length", MAX_PLACEMENT_BYTES + (1 << 16)),
+]
+
+
+class NoController(LibraError):
+    """The controller does not answer."""
+
+
+_ERRORS: dict[grpc.StatusCode, type[LibraError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: BadInput,
+    grpc.StatusCode.NOT_FOUND: NotKnown,
+    grpc.StatusCode.ALREADY_EXISTS: AlreadyThere,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: NoRoom,
+    grpc.StatusCode.FAILED_PRECONDITION: NotNow,
+}
+
+
+@dataclass(frozen=True)
+class ControllerAddress:
+    """Where a controller listens.
+
+    Attributes:
+        target: `unix:PATH` or HOST:PORT.
+        tls: over TCP; None for a controller that has none.
+    """
+
+    target: str
+    tls: ClientTls | None = None
+
+    @classmethod
+    def at_socket(cls, path: Path) -> ControllerAddress:
+        """Of a Unix-domain socket."""
+        return cls(f"unix:{path}")
+
+    def open(self) -> grpc.Channel:
+        """A channel; nothing is sent yet."""
+        if self.tls is None:
+            return grpc.insecure_channel(self.target, options=_OPTIONS)
+        options = [*_OPTIONS, *self.tls.options]
+        return grpc.secure_channel(self.target, self.tls.for_grpc(), options=options)
+
+    def __str__(self) -> str:
+        return self.target
+
+
+@contextmanager
+def calls(address: ControllerAddress) -> Iterator[grpc.Channel]:
+    """A channel to a controller, whose errors become ours.
+
+    Raises:
+        BadInput, NotKnown, AlreadyThere, NoRoom, NotNow: the controller refuses.
+        NoController: it does not answer.
+    """
+    with address.open() as channel:
+        try:
+            yield channel
+        except grpc.RpcError as error:
+            kind = _ERRORS.get(error.code())
+            if kind is not None:
+                raise kind(f"the controller refuses: {error.details()}") from error
+            raise NoController(
+                f"the controller at {address} does not answer: {error.code().name}: "
+                f"{error.details()}"
+            ) from error
