@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.text import Text
 
+from controller.cli_connection import AsJson, Controller, Tls, address_of, checked, print_json
+from controller.cli_watch import Watch, repeated, shown
 from controller.jobapi.ask import JobStatus, read_status
-from controller.jobapi.channel import ControllerAddress
-from host_stack.errors import BadInput
 from host_stack.fixedpoint import ESCAPING_SUM, VANISHING_SUM, IntArray
 from host_stack.standing import Standing
-
-SOCKETS = "libra-*/job.sock"
-"""Where emulations put the sockets of their controllers, within the folder for temporary files."""
 
 BAR = 40
 """Characters of the longest bar of a histogram."""
@@ -28,28 +23,19 @@ OCTAVES = 8
 
 
 def status(
-    socket: Annotated[
-        Path | None,
-        typer.Option(help="Of the job's controller; default: of the run that was started last."),
-    ] = None,
-    job: Annotated[int, typer.Option(help="Number of the job.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    job: Annotated[int, typer.Option("--job", "-j", help="Number of the job.")] = 1,
+    watch: Watch = None,
+    controller: Controller = None,
+    tls: Tls = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Tell how the job of a running emulation stands: round, epoch, switch, packets, scale."""
-    found = read_status(ControllerAddress.at_socket(socket or newest_socket()), job)
+    """Tell how a job stands: round, epoch, switch, packets, scale; live with --watch."""
+    address = address_of(controller, tls)
+    number = checked(job, "job")
     if as_json:
-        typer.echo(json.dumps(status_fields(found), indent=2))
+        repeated(lambda: print_json(status_fields(read_status(address, number))), watch)
     else:
-        for line in status_lines(found):
-            typer.echo(line)
-
-
-def newest_socket() -> Path:
-    """The socket of the emulation that was started last; `BadInput` if none runs."""
-    found = list(Path(tempfile.gettempdir()).glob(SOCKETS))
-    if not found:
-        raise BadInput("no emulation is running here; name the socket of a controller by --socket")
-    return max(found, key=lambda path: path.stat().st_mtime)
+        shown(lambda: Text("\n".join(status_lines(read_status(address, number)))), watch)
 
 
 def status_fields(found: JobStatus) -> dict[str, Any]:

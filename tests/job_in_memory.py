@@ -214,16 +214,21 @@ class MemoryJob:
         place: Callable[[Keys, Layout], Placement] = heat_based,
         consistency: Consistency = BSP,
         layout: Layout = LAYOUT,
+        at: Callable[[Job], Job] = lambda job: job,
+        server: str = SERVER,
     ) -> None:
-        """Prepare to run all rounds of `pushes`; the hot keys are 0…hot - 1."""
+        """Prepare to run all rounds of `pushes`; the hot keys are 0…hot - 1.
+
+        `at` gives the job other hosts, with `server` among them.
+        """
         self.pushes = pushes
         self.hot = hot
         self._workers = len(pushes[0])
         self._scheduler = Node(
-            KVConfig(Role.SCHEDULER, SERVER, 0, num_workers=self._workers, num_servers=1)
+            KVConfig(Role.SCHEDULER, server, 0, num_workers=self._workers, num_servers=1)
         )
         port = self._scheduler.bind()
-        self.job = make_job(self._workers, num_keys, fraction_bits, port, layout)
+        self.job = at(make_job(self._workers, num_keys, fraction_bits, port, layout))
         self._placement = place(np.arange(hot, dtype=np.uint64), self.job.layout)
         self.network = network_of(self.job, self._placement)
         self.controller = MemoryController(self.job, self._placement, install)
@@ -272,13 +277,13 @@ class MemoryJob:
             action(commit)
 
     def _server_main(self) -> None:
-        while not self._serve(resumed=bool(self.outcome.crashes[SERVER])):
-            self.outcome.crashes[SERVER] += 1
-            self.network.restart_host(SERVER)
+        while not self._serve(resumed=bool(self.outcome.crashes[self.job.server])):
+            self.outcome.crashes[self.job.server] += 1
+            self.network.restart_host(self.job.server)
 
     def _serve(self, *, resumed: bool) -> bool:
         """The life of a server process; false if it crashed."""
-        node = server_node(self.job, SERVER)
+        node = server_node(self.job, self.job.server)
         if resumed:
             self.controller.move(self._saved.round)
         try:
@@ -287,7 +292,7 @@ class MemoryJob:
                 replace(self.controller.incarnation, round=self._saved.round, planned=False),
                 self._saved.parameters.copy(),
                 Sum(),
-                self.network.transport(SERVER),
+                self.network.transport(self.job.server),
                 node,
                 self.controller,
                 self._committed,

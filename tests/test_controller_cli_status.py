@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.cli_status import newest_socket, status_fields, status_lines
+from controller.cli_connection import newest_socket
+from controller.cli_status import status_fields, status_lines
 from controller.jobapi.ask import JobStatus, read_status
 from controller.jobapi.channel import ControllerAddress, NoController
 from host_stack.errors import BadInput
@@ -73,7 +74,7 @@ def test_a_scale_that_does_not_fit_is_told(fraction_bits: int, fate: str, verdic
 def test_nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The error says so, and what to do; a socket that nobody serves is another one."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(BadInput, match="--socket"):
+    with pytest.raises(BadInput, match="--controller"):
         newest_socket()
     folder = tmp_path / "libra-x"
     folder.mkdir()

@@ -10,6 +10,7 @@ import finsy as fy
 
 from controller.daemon.codes import MAX_CALL_S, Context, answered, once
 from controller.daemon.controller import Controller
+from controller.daemon.dump import Dump
 from controller.daemon.messages import (
     event_message,
     job_message,
@@ -17,8 +18,10 @@ from controller.daemon.messages import (
     read_placement,
     switch_message,
 )
+from controller.errors import NotNow
 from controller.jobapi import control_pb2, control_pb2_grpc
-from controller.provision import read_all_reasons
+from controller.provision import ProvisionFailed, read_all_reasons
+from controller.targets import find_target
 from host_stack.errors import BadInput
 
 MAX_PAGE = 1000
@@ -124,6 +127,12 @@ class ControlService(control_pb2_grpc.ControlServiceServicer):  # type: ignore[m
         """Packets by reason."""
         return await answered(context, lambda: self._stats(request))
 
+    async def Dump(
+        self, request: control_pb2.DumpRequest, context: Context
+    ) -> control_pb2.DumpReply:
+        """Cells, windows and the open round of a job."""
+        return await answered(context, lambda: self._dump(request))
+
     async def WatchEvents(
         self, request: control_pb2.WatchEventsRequest, context: Context
     ) -> AsyncIterator[control_pb2.Event]:
@@ -133,6 +142,20 @@ class ControlService(control_pb2_grpc.ControlServiceServicer):  # type: ignore[m
         async for event in events:
             if request.job in {0, event.job}:
                 yield event_message(event)
+
+    async def _dump(self, request: control_pb2.DumpRequest) -> control_pb2.DumpReply:
+        job = self._controller.job(request.job)
+        switch = self._controller.switches[job.record.switch]
+        if not find_target(switch.spec.target).capabilities.reads_registers:
+            raise NotNow(f"{switch.spec.target} does not let P4Runtime read registers")
+        if not job.is_on_switch or job.current is None or switch.connection is None:
+            raise NotNow(f"job {request.job} is not on {switch.spec.name} now: {switch.reason}")
+        layout = self._controller.layout_of(switch.spec.name)
+        dump = Dump(switch.connection, layout, job.record, job.current.epoch)
+        try:
+            return await dump.read(request.row, request.rows or 1, windows=request.windows)
+        except fy.P4ClientError as error:
+            raise ProvisionFailed(f"{switch.spec.name} cannot be read: {error}") from error
 
     async def _stats(self, request: control_pb2.ReadStatsRequest) -> control_pb2.ReadStatsReply:
         own = self._controller

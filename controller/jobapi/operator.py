@@ -104,6 +104,11 @@ class Operator:
         """A `ReadStatsReply`."""
         return self._ask("ReadStats", control_pb2.ReadStatsRequest(job=job, switch=switch))
 
+    def dump(self, job: int, row: int, rows: int, *, windows: bool) -> Any:
+        """A `DumpReply`."""
+        request = control_pb2.DumpRequest(job=job, row=row, rows=rows, windows=windows)
+        return self._ask("Dump", request)
+
     def events(self, after: int = 0, job: int = 0, *, stop_at_end: bool = True) -> Iterator[Any]:
         """Events in order; without `stop_at_end` it waits for further ones."""
         request = control_pb2.WatchEventsRequest(after=after, job=job, stop_at_end=stop_at_end)

@@ -1,0 +1,98 @@
+"""Where the commands of an operator find the controller: options, variables, defaults."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from google.protobuf.json_format import MessageToDict
+
+from controller.cli_controller import DEFAULT_ADDRESS
+from controller.jobapi.channel import CALL_S, ControllerAddress
+from controller.jobapi.operator import Operator
+from controller.tls import ClientTls
+from host_stack.errors import BadInput
+
+SOCKETS = "libra-*/job.sock"
+"""Where emulations put the sockets of their controllers, within the folder for temporary files."""
+
+Controller = Annotated[
+    str | None,
+    typer.Option(
+        "--controller",
+        envvar="LIBRA_CONTROLLER",
+        metavar="ADDRESS",
+        help=f"HOST:PORT or unix:PATH; default: the newest run on this machine, or "
+        f"{DEFAULT_ADDRESS}.",
+    ),
+]
+Tls = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls",
+        envvar="LIBRA_TLS",
+        metavar="FOLDER",
+        help="Folder with ca.pem and, for mutual TLS, cert.pem and key.pem; needed by a "
+        "controller with TLS.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs; docs/cli.md has the fields.")]
+JobOption = Annotated[int, typer.Option("--job", "-j", help="Number of the job.")]
+
+
+def newest_socket() -> Path:
+    """The socket of the emulation that was started last; `BadInput` if none runs."""
+    found = list(Path(tempfile.gettempdir()).glob(SOCKETS))
+    if not found:
+        raise BadInput("no emulation is running here; name a controller by --controller")
+    return max(found, key=lambda path: path.stat().st_mtime)
+
+
+def address_of(controller: str | None, tls: Path | None) -> ControllerAddress:
+    """The controller that is meant; `BadInput` if it cannot be one."""
+    if controller is None:
+        try:
+            return ControllerAddress.at_socket(newest_socket())
+        except BadInput:
+            controller = DEFAULT_ADDRESS
+    if controller.startswith("unix:"):
+        return ControllerAddress(controller)
+    host, _, port = controller.rpartition(":")
+    if not host or not port.isdecimal():
+        raise BadInput(f"controller {controller!r}: HOST:PORT or unix:PATH is needed")
+    return ControllerAddress(controller, None if tls is None else read_folder(tls))
+
+
+def read_folder(folder: Path) -> ClientTls:
+    """The files of a client; `BadInput` if there is no ca.pem."""
+    ca, cert, key = (folder / name for name in ("ca.pem", "cert.pem", "key.pem"))
+    if not ca.is_file():
+        raise BadInput(f"{folder} holds no ca.pem")
+    return ClientTls(ca, cert, key) if cert.is_file() or key.is_file() else ClientTls(ca)
+
+
+def operator_of(controller: str | None, tls: Path | None) -> Operator:
+    """A client of the controller that is meant."""
+    return Operator(address_of(controller, tls), CALL_S)
+
+
+def checked(number: int, name: str) -> int:
+    """A number that fits a field of the API; `BadInput` if it does not."""
+    if not 0 <= number < 1 << 32:
+        raise BadInput(f"{name} {number}: allowed are 0 to {(1 << 32) - 1}")
+    return number
+
+
+def fields_of(message: Any) -> Any:
+    """A message for JSON: all fields under the names of the .proto file."""
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+def print_json(value: Any) -> None:
+    """Write one JSON value."""
+    typer.echo(json.dumps(value, indent=2))

@@ -1,0 +1,224 @@
+"""The commands of an operator against a controller with an embedded switch, end to end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from controller import cli, cli_connection
+from controller.artifacts import Artifact
+from host_stack.codec import Codec, fill_header
+from host_stack.job import Job
+from host_stack.layout import make_tag
+from host_stack.placement import heat_based
+from host_stack.wire import Op
+from tests.controller_process import (
+    ControllerProcess,
+    controller_process,
+    embedded_switch,
+    socket_path,
+    write_star,
+)
+from tests.job_in_memory import GROUP, SERVER, addresses, ports
+from tests.memory_network import frame
+
+pytestmark = [
+    pytest.mark.compiler,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on PATH"),
+]
+Libra = Callable[..., tuple[int, str, str]]
+WORKERS = 2
+JOB = ("--job", "1", "--num-keys", "4000", "--server", SERVER, "-F", "33", "--group", GROUP)
+
+
+@pytest.fixture
+def libra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Libra:
+    """Runs `libra …` in this process."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["libra", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[ControllerProcess, Any]]:
+    """A controller and its switch; commands find it by a variable."""
+    with embedded_switch() as switch, socket_path() as socket:
+        write_star(tmp_path, switch.address, WORKERS)
+        with controller_process(tmp_path, socket) as process:
+            process.event("switch-ready")
+            monkeypatch.setenv("LIBRA_CONTROLLER", f"unix:{socket}")
+            yield process, switch
+
+
+def placement_file(folder: Path, hot: int) -> str:
+    """A placement of so many keys."""
+    path = folder / f"placement-{hot}.npz"
+    heat_based(np.arange(hot, dtype=np.uint64), Artifact.load().layout).save(path)
+    return str(path)
+
+
+def told(libra: Libra, *arguments: str) -> dict:
+    """What a command tells programs."""
+    code, out, err = libra(*arguments, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_the_work_of_an_operator(
+    libra: Libra, running: tuple[ControllerProcess, Any], tmp_path: Path
+) -> None:
+    """Create, look, push, read the switch, delete: what each command says, and its JSON."""
+    _, switch = running
+    workers = ",".join(addresses(WORKERS))
+    hot = ("--placement", placement_file(tmp_path, 100))
+    made = told(libra, "job", "create", *JOB, "--workers", workers, *hot, "--wait", "60")["job"]
+    assert (made["state"], made["epoch"], made["rows"], made["hot_keys"]) == ("ready", 1, 4, 100)
+    assert (made["spec"]["placed"], made["spec"]["switch"]) == ("job", "s1")
+    assert told(libra, "job", "describe", "--job", "1")["job"] == made
+    assert told(libra, "job", "list")["jobs"] == [made]
+    code, out, _ = libra("job", "list")
+    assert (code, "ready" in out, "0…+4" in out) == (0, True, True)
+
+    code, out, _ = libra("job", "describe", "-j", "1", "--job-file", str(tmp_path / "job.json"))
+    assert (code, "job 1 is ready: epoch 1" in out) == (0, True)
+    job = Job.load(tmp_path / "job.json")
+    assert (job.epoch, job.workers) == (1, tuple(addresses(WORKERS)))
+
+    _push_one(job, switch.dataplane, seq=7)
+    _push_one(replace(job, job=9), switch.dataplane, seq=1)
+    counts = {
+        (each["job"], each["reason"]): each["packets"] for each in told(libra, "stats")["counts"]
+    }
+    assert counts == {(1, "aggregated"): 1, (0, "no_job"): 1}
+    assert "aggregated" in libra("stats", "--job", "1", "--switch", "s1")[1]
+
+    dumped = told(libra, "dump", "--job", "1", "--rows", "2", "--windows")
+    assert dumped["cells"] == [
+        {"row": 1, "lane": 0, "bank": 0, "round": 0, "digits": -(3 << 32), "value": -1.5}
+    ]
+    assert dumped["windows"] == [
+        {"rank": 0, "newest": 7, "places": 1},
+        {"rank": 1, "newest": 0, "places": 0},
+    ]
+    code, out, _ = libra("dump", "-j", "1", "--row", "1")
+    assert (code, "-1.5" in out) == (0, True)
+
+    pushed = told(libra, "push", placement_file(tmp_path, 120), "-j", "1", "--wait", "60")["job"]
+    assert (pushed["epoch"], pushed["version"], pushed["hot_keys"]) == (2, 2, 120)
+    scaled = told(libra, "push", "-j", "1", "-F", "20", "--wait", "60")["job"]
+    assert (scaled["epoch"], scaled["spec"]["fraction_bits"], scaled["hot_keys"]) == (3, 20, 120)
+    assert told(libra, "dump", "--job", "1", "--rows", "4")["cells"] == []  # another epoch
+
+    (found,) = told(libra, "switches")["switches"]
+    assert (found["ready"], found["jobs"], found["free_rows"]) == (True, [1], 8192 - 4)
+    assert "ready" in libra("switches")[1]
+    assert told(libra, "status")["epoch"] == 3
+    assert "F = 20, placement 3" in libra("status", "--job", "1")[1]
+
+    assert told(libra, "job", "delete", "-j", "1") == {"schema": 1, "deleted": 1}
+    assert told(libra, "job", "list")["jobs"] == []
+    code, out, _ = libra("events", "--json")
+    kinds = [json.loads(line)["kind"] for line in out.splitlines()]
+    assert kinds[-1] == "job-deleted"
+    assert {"switch-ready", "job-created", "epoch", "placement"} <= set(kinds)
+    assert "epoch 2: placement 2" in libra("events", "--job", "1")[1]
+
+
+def _push_one(job: Job, dataplane: Any, seq: int) -> None:
+    """A GRAD of worker 0 with -1.5 in lane 0 of row 1."""
+    codec = Codec(job.layout)
+    records = np.zeros(1, codec.grad)
+    fill_header(records["header"], Op.GRAD, job=job.job, worker=0, tag=make_tag(job.epoch, 0))
+    records["header"]["seq"] = seq
+    records["used"] = codec.bitmap(np.arange(job.layout.lanes)[np.newaxis] == 0)
+    records["lane"]["row"][:, 0] = 1
+    records["lane"]["grad"][:, 0] = -1.5
+    dataplane.inject(
+        ports(WORKERS)[job.workers[0]], frame(job.workers[0], SERVER, records.tobytes())
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("job", "describe", "-j", "7"), 2, "job 7 is not known here; known are none"),
+        (("job", "delete", "-j", "7"), 2, "job 7"),
+        (("job", "create", *JOB, "--workers", "10.9.9.9"), 2, "10.9.9.9"),
+        (("job", "create", *JOB, "--placed", "half"), 2, "allowed are job, group, nothing"),
+        (("job", "create", *JOB, "--rows", "99999999"), 2, "the switch has 8192"),
+        (("job", "create", *JOB, "--placement", "nowhere.npz"), 2, "nowhere.npz"),
+        (("job", "create", *JOB[:4], *JOB[6:], "--server", SERVER, "--job", "-1"), 2, "job -1"),
+        (("push", "-j", "7", "-F", "3"), 2, "job 7"),
+        (("stats", "--switch", "s9"), 2, "it has s1"),
+        (("stats", "--watch", "0"), 2, "allowed are 0.2 to 86400 s"),
+        (("dump", "-j", "7"), 2, "job 7"),
+    ],
+)
+def test_what_the_controller_refuses_is_one_line(
+    arguments: tuple[str, ...],
+    code: int,
+    words: str,
+    libra: Libra,
+    refusing: None,
+) -> None:
+    """With its exit code."""
+    found, out, err = libra(*arguments)
+    assert (found, out) == (code, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A controller that knows no job, and whose switch is not there."""
+    folder = tmp_path_factory.mktemp("refusing")
+    write_star(folder, "127.0.0.1:9", WORKERS)
+    with socket_path() as socket, controller_process(folder, socket) as process:
+        process.event("ready")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LIBRA_CONTROLLER", f"unix:{socket}")
+            yield
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("job", "list", "--controller", "nowhere"), "HOST:PORT or unix:PATH"),
+        (("job", "list", "--controller", "127.0.0.1:1", "--tls", "/nowhere"), "no ca.pem"),
+        (("controller", "nowhere.toml"), "nowhere.toml is not an inventory"),
+        (("controller", "x.toml", "--listen", "0.0.0.0:9560"), "--tls-cert"),
+        (("controller", "x.toml", "--listen", "nonsense"), "HOST:PORT"),
+        (("controller", "x.toml", "--tls-cert", "x.pem"), "go together"),
+        (("probe", "nowhere.json"), "nowhere.json is not a job file"),
+    ],
+)
+def test_what_cannot_be_asked(arguments: tuple[str, ...], words: str, libra: Libra) -> None:
+    """Exit code 2 before anything is sent."""
+    code, out, err = libra(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_no_controller(libra: Libra, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Exit code 1, and where it was looked for."""
+    monkeypatch.setattr(cli_connection, "CALL_S", 0.2)
+    code, _, err = libra("job", "list", "--controller", f"unix:{tmp_path}/none.sock")
+    assert code == 1
+    assert "none.sock does not answer" in err
