@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.cli import app as bench_app
-from controller.cli_controller import controller
+from controller.cli_controller import controller, token
 from controller.cli_doctor import completion, doctor
 from controller.cli_identify import identify
 from controller.cli_job import app as job_app
@@ -62,6 +62,7 @@ def common(
 
 
 app.command()(controller)
+app.command()(token)
 app.command()(doctor)
 app.command()(identify)
 app.command()(status)

@@ -35,8 +35,8 @@ Tls = Annotated[
         "--tls",
         envvar="LIBRA_TLS",
         metavar="FOLDER",
-        help="Folder with ca.pem and, for mutual TLS, cert.pem and key.pem; needed by a "
-        "controller with TLS.",
+        help="Folder with ca.pem and, as the controller wants it, cert.pem and key.pem, or token; "
+        "needed by a controller with TLS.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="For programs; docs/cli.md has the fields.")]
@@ -63,15 +63,16 @@ def address_of(controller: str | None, tls: Path | None) -> ControllerAddress:
     host, _, port = controller.rpartition(":")
     if not host or not port.isdecimal():
         raise BadInput(f"controller {controller!r}: HOST:PORT or unix:PATH is needed")
-    return ControllerAddress(controller, None if tls is None else read_folder(tls))
+    return ControllerAddress(controller) if tls is None else with_folder(controller, tls)
 
 
-def read_folder(folder: Path) -> ClientTls:
-    """The files of a client; `BadInput` if there is no ca.pem."""
-    ca, cert, key = (folder / name for name in ("ca.pem", "cert.pem", "key.pem"))
+def with_folder(controller: str, folder: Path) -> ControllerAddress:
+    """A controller with TLS and the files of a client; `BadInput` if there is no ca.pem."""
+    ca, cert, key, token = (folder / name for name in ("ca.pem", "cert.pem", "key.pem", "token"))
     if not ca.is_file():
         raise BadInput(f"{folder} holds no ca.pem")
-    return ClientTls(ca, cert, key) if cert.is_file() or key.is_file() else ClientTls(ca)
+    tls = ClientTls(ca, cert, key) if cert.is_file() or key.is_file() else ClientTls(ca)
+    return ControllerAddress(controller, tls, token.read_text().strip() if token.is_file() else "")
 
 
 def operator_of(controller: str | None, tls: Path | None) -> Operator:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ipaddress
 import json
+import secrets
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +14,7 @@ from typing import Annotated, Any
 import grpc
 import typer
 
+from controller.daemon.access import Access
 from controller.daemon.run import Options, run
 from controller.daemon.serving import Endpoint
 from host_stack.errors import BadInput
@@ -19,6 +22,7 @@ from softswitch.errors import BadCertificate
 from softswitch.p4runtime.tls import TlsFiles
 
 DEFAULT_ADDRESS = "127.0.0.1:9560"
+TOKEN_BYTES = 32
 
 
 def controller(
@@ -41,6 +45,14 @@ def controller(
         Path | None,
         typer.Option(help="Serve only clients with a certificate of this authority (mutual TLS)."),
     ] = None,
+    access: Annotated[
+        Path | None,
+        typer.Option(help="File of clients and their roles; default: all clients are operators."),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics there, to everybody."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write events as lines of JSON.")] = False,
 ) -> None:
     """Own the switches of an inventory, keep them as their jobs need, and serve the APIs.
@@ -50,8 +62,17 @@ def controller(
     """
     credentials = _credentials(tls_cert, tls_key, client_ca)
     endpoints = tuple(endpoint(address, credentials) for address in listen or [DEFAULT_ADDRESS])
-    options = Options(inventory, state, endpoints)
+    known = Access() if access is None else Access.load(access)
+    scraped = None if metrics is None else _host_and_port(metrics)
+    options = Options(inventory, state, endpoints, access=known, metrics=scraped)
     asyncio.run(run(options, _report_json if as_json else _report))
+
+
+def token() -> None:
+    """Make a token for a client of a controller, and its line in the access file."""
+    made = secrets.token_urlsafe(TOKEN_BYTES)
+    typer.echo(f"token:        {made}")
+    typer.echo(f'token_sha256 = "{hashlib.sha256(made.encode()).hexdigest()}"')
 
 
 def endpoint(address: str, credentials: grpc.ServerCredentials | None) -> Endpoint:
@@ -66,10 +87,15 @@ def endpoint(address: str, credentials: grpc.ServerCredentials | None) -> Endpoi
     return Endpoint(address, credentials)
 
 
-def _is_loopback(address: str) -> bool:
+def _host_and_port(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 0xFFFF:
-        raise BadInput(f"address {address!r}: HOST:PORT or unix:PATH is needed")
+        raise BadInput(f"address {address!r}: HOST:PORT is needed, or unix:PATH to listen")
+    return host, int(port)
+
+
+def _is_loopback(address: str) -> bool:
+    host, _ = _host_and_port(address)
     if host == "localhost":
         return True
     try:

@@ -21,5 +21,9 @@ class NotNow(LibraError):
     """The state of the job or the switch does not allow it; it says what to wait for."""
 
 
+class Forbidden(LibraError):
+    """The controller does not know this client, or its role does not allow the call."""
+
+
 class DamagedState(LibraError):
     """The controller's state on disk cannot be used."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import socket
 import subprocess
 import sys
 import tempfile
@@ -43,13 +44,13 @@ class ControllerProcess:
     The folder holds `inventory.toml`, and its state.
     """
 
-    def __init__(self, folder: Path, socket: Path, *options: str) -> None:
-        self.address = ControllerAddress.at_socket(socket)
+    def __init__(self, folder: Path, path: Path, *options: str) -> None:
+        self.address = ControllerAddress.at_socket(path)
         self._popen = subprocess.Popen(
             [
                 *(sys.executable, "-m", "controller.daemon"),
                 *(str(folder / "inventory.toml"), str(folder / "state.sqlite")),
-                *("--listen", f"unix:{socket}", *options),
+                *("--listen", f"unix:{path}", *options),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -99,13 +100,20 @@ class ControllerProcess:
 
 
 @contextmanager
-def controller_process(folder: Path, socket: Path, *options: str) -> Iterator[ControllerProcess]:
+def controller_process(folder: Path, path: Path, *options: str) -> Iterator[ControllerProcess]:
     """A controller that is killed at the end of the block."""
-    process = ControllerProcess(folder, socket, *options)
+    process = ControllerProcess(folder, path, *options)
     try:
         yield process
     finally:
         process.kill()
+
+
+def free_port() -> int:
+    """A TCP port of the loopback at which nothing listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 @contextmanager

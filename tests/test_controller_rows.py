@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.daemon.rows import Block, RowAllocator
+from controller.daemon.rows import RowAllocator
 from controller.errors import NoRoom
+from controller.placing.blocks import Block, block_rows
 from host_stack.errors import BadInput
 
 ROWS = 64
@@ -25,7 +26,7 @@ def test_blocks_are_disjoint_and_nothing_is_lost(steps: list[int]) -> None:
             if taken:
                 taken.pop(-step % len(taken))
             continue
-        size = 1 << (step - 1).bit_length()
+        size = block_rows(step)
         if max((block.rows for block in free), default=0) < size:
             with pytest.raises(NoRoom, match=f"{allocator.free_rows} rows are free"):
                 allocator.find(step)
@@ -35,9 +36,9 @@ def test_blocks_are_disjoint_and_nothing_is_lost(steps: list[int]) -> None:
         assert not any(block.overlaps(other) for other in taken)
         taken.append(block)
         covered = sorted([*taken, *RowAllocator(ROWS, taken).free()])
-        assert [row for each in covered for row in range(each.base, each.base + each.rows)] == list(
-            range(ROWS)
-        )
+        assert [
+            row for each in covered for row in range(each.row_base, each.row_base + each.rows)
+        ] == list(range(ROWS))
 
 
 @given(STEPS)
@@ -51,7 +52,7 @@ def test_free_blocks_are_maximal(steps: list[int]) -> None:
             taken.pop(0)
     free = set(RowAllocator(ROWS, taken).free())
     for block in free:
-        buddy = Block(block.base ^ block.rows, block.rows) if block.rows < ROWS else None
+        buddy = Block(block.row_base ^ block.rows, block.rows) if block.rows < ROWS else None
         assert buddy not in free
 
 

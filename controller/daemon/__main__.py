@@ -38,6 +38,7 @@ def main() -> int:
     parser.add_argument("--listen", action="append", default=[], metavar="ADDRESS")
     parser.add_argument("--detour", action="store_true", help="ask for other routes, see docs")
     parser.add_argument("--attempts", type=int, default=0)
+    parser.add_argument("--metrics-port", type=int, help="of the loopback")
     given = parser.parse_args()
     try:
         options = Options(
@@ -45,6 +46,7 @@ def main() -> int:
             given.state,
             tuple(Endpoint(address) for address in given.listen),
             attempts=given.attempts,
+            metrics=None if given.metrics_port is None else ("127.0.0.1", given.metrics_port),
         )
         asyncio.run(run(options, report, turn_by_runner if given.detour else None))
     except LibraError as error:

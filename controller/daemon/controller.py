@@ -13,16 +13,19 @@ from typing import Any
 
 from controller.daemon.job_keeper import JobKeeper, check_fits
 from controller.daemon.job_record import JobRecord, Placed, Placing, Taken
-from controller.daemon.rows import Block, RowAllocator
+from controller.daemon.rows import RowAllocator
 from controller.daemon.store import Store, StoredEvent
 from controller.daemon.switch_keeper import SwitchKeeper, Turn
 from controller.daemon.wanted import SwitchWanted
 from controller.errors import AlreadyThere, NoRoom, NotKnown
 from controller.inventory import Inventory
+from controller.placing.blocks import Block, block_rows
 from controller.targets import find_target
 from host_stack.errors import BadInput
+from host_stack.job import Job
 from host_stack.layout import Layout
 from host_stack.placement import Placement
+from host_stack.wire import DrainFormat
 
 MAX_JOBS = 1000
 
@@ -135,7 +138,9 @@ class Controller:
             placing = Placing(1, record.fraction_bits, placement)
             self.store.save_placement(record.job, placing)
         job = self._add(record, None)
-        self._tell("job-created", f"rows {record.block.base}…+{record.block.rows}", job=record.job)
+        self._tell(
+            "job-created", f"rows {record.block.row_base}…+{record.block.rows}", job=record.job
+        )
         return job
 
     def declare(self, number: int, workers: tuple[str, ...]) -> JobKeeper:
@@ -159,7 +164,7 @@ class Controller:
         job.delete()
         self._tell("job-deleted", "its rows are free", job=number)
 
-    def describe_for_hosts(self, job: JobKeeper) -> Any:
+    def describe_for_hosts(self, job: JobKeeper) -> Job:
         """The `Job` that workers and server of a job have to know."""
         epoch = 1 if job.current is None else job.current.epoch
         bits = job.record.fraction_bits if job.current is None else job.current.fraction_bits
@@ -211,7 +216,7 @@ class Controller:
             block = self.rows_of(switch).find(ask.rows or needed)
             slot = self._free_slot(switch)
         else:
-            block, slot = Block(0, 1 << (needed - 1).bit_length()), 0
+            block, slot = Block(0, block_rows(needed)), 0
         groups = {job.record.group_id for job in self.jobs.values()}
         group_id = next(number for number in range(1, MAX_JOBS + 2) if number not in groups)
         return replace(record, switch=switch, slot=slot, block=block, group_id=group_id)
@@ -237,10 +242,11 @@ class Controller:
         if record.placed is Placed.JOB and record.workers:
             self._wanted[record.switch].membership(record, 1, record.fraction_bits)
 
-    def _description(self, record: JobRecord) -> Any:
-        return record.description(
-            self.layout_of(record.switch), self.inventory.switch(record.switch).ip
-        )
+    def _description(self, record: JobRecord) -> Job:
+        switch = self.inventory.switch(record.switch)
+        job = record.description(self.layout_of(switch.name), switch.ip)
+        formats = find_target(switch.target).capabilities.formats
+        return replace(job, drain_digits=DrainFormat.FLOAT32 not in formats)
 
     # -- keepers ------------------------------------------------------------------------------
 

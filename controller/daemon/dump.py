@@ -51,7 +51,7 @@ class Dump:
         return reply
 
     async def _cells(self, reply: control_pb2.DumpReply, rows: range) -> None:
-        base, size = self._record.block.base, self._layout.rows
+        base, size = self._record.block.row_base, self._layout.rows
         indices = [bank * size + base + row for bank in (0, 1) for row in rows]
         for lane in range(self._layout.lanes):
             name = f"LibraIngress.cells{lane}.cells"

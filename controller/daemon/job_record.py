@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from controller.daemon.rows import Block
+from controller.placing.blocks import Block
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
 from host_stack.job import DEFAULT_TIMEOUTS_S, Job

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from controller.daemon.controller import Ask, Controller
 from controller.daemon.job_keeper import JobKeeper
 from controller.daemon.job_record import JobRecord, Placed
-from controller.daemon.rows import Block
 from controller.daemon.store import StoredEvent
 from controller.daemon.switch_keeper import SwitchKeeper
 from controller.jobapi import control_pb2
+from controller.placing.blocks import Block
 from host_stack.errors import BadInput
 from host_stack.job import DEFAULT_TIMEOUTS_S
 from host_stack.placement import Placement
@@ -86,7 +86,7 @@ def job_message(controller: Controller, job: JobKeeper) -> control_pb2.JobInfo:
         version=job.version,
         hot_keys=len(job.placement),
         slot=record.slot,
-        row_base=record.block.base,
+        row_base=record.block.row_base,
         rows=record.block.rows,
         group_id=record.group_id,
     )
@@ -121,7 +121,7 @@ def switch_message(controller: Controller, switch: SwitchKeeper) -> control_pb2.
         reason=switch.reason,
         rows=controller.layout_of(switch.spec.name).rows,
         free_rows=rows.free_rows,
-        free=[control_pb2.Block(base=block.base, rows=block.rows) for block in rows.free()],
+        free=[control_pb2.Block(base=block.row_base, rows=block.rows) for block in rows.free()],
         fragmentation=rows.fragmentation,
         jobs=sorted(job.record.job for job in switch.jobs),
         written=switch.written,

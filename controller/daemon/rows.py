@@ -3,33 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from controller.errors import NoRoom
+from controller.placing.blocks import Block, block_rows
 from host_stack.errors import BadInput
-
-
-@dataclass(frozen=True, order=True)
-class Block:
-    """Rows `base` to `base + rows - 1`; `rows` is a power of two that divides `base`."""
-
-    base: int
-    rows: int
-
-    def __post_init__(self) -> None:
-        if self.rows <= 0 or self.rows & (self.rows - 1) or self.base < 0 or self.base % self.rows:
-            raise BadInput(
-                f"rows {self.base}…+{self.rows}: a job has an aligned power-of-two block"
-            )
-
-    def overlaps(self, other: Block) -> bool:
-        """Whether a row is in both."""
-        return self.base < other.base + other.rows and other.base < self.base + self.rows
-
-    def halves(self) -> tuple[Block, Block]:
-        """The lower and the upper half; only of two rows or more."""
-        half = self.rows // 2
-        return Block(self.base, half), Block(self.base + half, half)
 
 
 class RowAllocator:
@@ -69,7 +46,7 @@ class RowAllocator:
         """
         if not 0 < rows <= self._all.rows:
             raise BadInput(f"{rows} rows: the switch has {self._all.rows}, at least 1 is needed")
-        size = 1 << (rows - 1).bit_length()
+        size = block_rows(rows)
         free = self.free()
         fitting = [block for block in free if block.rows >= size]
         if not fitting:
@@ -78,8 +55,8 @@ class RowAllocator:
                 f"{rows} rows need a block of {size}: {self.free_rows} rows are free, the largest "
                 f"block has {largest}; delete a job or place fewer keys"
             )
-        best = min(fitting, key=lambda block: (block.rows, block.base))
-        return Block(best.base, size)
+        best = min(fitting, key=lambda block: (block.rows, block.row_base))
+        return Block(best.row_base, size)
 
 
 def _free(block: Block, taken: Collection[Block]) -> Iterator[Block]:

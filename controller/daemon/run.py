@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from controller.daemon.access import Access
 from controller.daemon.controller import Controller, Report
+from controller.daemon.metrics import serve_metrics
 from controller.daemon.serving import Endpoint, serve
 from controller.daemon.store import Store
 from controller.daemon.switch_keeper import Turn
@@ -26,12 +30,16 @@ class Options:
         inventory: file. state: file, made if there is none.
         endpoints: where its APIs are served.
         attempts: as `SwitchKeeper` has them.
+        access: who may call what.
+        metrics: host and port of the Prometheus endpoint; None for none.
     """
 
     inventory: Path
     state: Path
     endpoints: tuple[Endpoint, ...]
     attempts: int = 0
+    access: Access = field(default_factory=Access)
+    metrics: tuple[str, int] | None = None
 
 
 async def run(options: Options, report: Report, turn: Turn | None = None) -> None:
@@ -43,14 +51,29 @@ async def run(options: Options, report: Report, turn: Turn | None = None) -> Non
     store = Store(options.state)
     try:
         controller = Controller(inventory, store, report, attempts=options.attempts, turn=turn)
-        server = await serve(controller, options.endpoints)
-        report("ready", jobs=len(controller.jobs), switches=len(controller.switches))
+        server = await serve(controller, options.endpoints, options.access)
         try:
-            await _until_asked_to_end(controller)
+            async with _metrics(controller, options):
+                report("ready", jobs=len(controller.jobs), switches=len(controller.switches))
+                await _until_asked_to_end(controller)
         finally:
             await server.stop(GRACE_S)
     finally:
         store.close()
+
+
+@asynccontextmanager
+async def _metrics(controller: Controller, options: Options) -> AsyncIterator[None]:
+    """Serve metrics, if that was asked for, as long as the block lasts."""
+    if options.metrics is None:
+        yield
+        return
+    task = await serve_metrics(controller, options.access, *options.metrics)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def _until_asked_to_end(controller: Controller) -> None:

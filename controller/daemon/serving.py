@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from controller.daemon.access import Access, Guard
 from controller.daemon.control_service import ControlService
 from controller.daemon.controller import Controller
 from controller.daemon.deadlines import Deadlines
@@ -47,10 +48,20 @@ class Endpoint:
             raise BadInput(f"socket {path}: a path of at most {MAX_SOCKET_BYTES} bytes is needed")
 
 
-async def serve(controller: Controller, endpoints: Sequence[Endpoint]) -> grpc.aio.Server:
-    """Serve all APIs, health and reflection; `BadInput` if an address cannot be bound."""
+async def serve(
+    controller: Controller,
+    endpoints: Sequence[Endpoint],
+    access: Access | None = None,
+    on_port: Callable[[int], None] = lambda port: None,
+) -> grpc.aio.Server:
+    """Serve all APIs, health and reflection, to those whom `access` knows (without it, to all).
+
+    `on_port` is told the TCP port of each endpoint, which its address may leave open as 0.
+
+    Raises `BadInput` if an address cannot be bound.
+    """
     server = grpc.aio.server(
-        interceptors=[Deadlines()],
+        interceptors=[Guard(access or Access()), Deadlines()],
         options=[
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -67,17 +78,16 @@ async def serve(controller: Controller, endpoints: Sequence[Endpoint]) -> grpc.a
     names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
     for endpoint in endpoints:
-        _bind(server, endpoint)
+        on_port(_bind(server, endpoint))
     await server.start()
     return server
 
 
-def _bind(server: grpc.aio.Server, endpoint: Endpoint) -> None:
+def _bind(server: grpc.aio.Server, endpoint: Endpoint) -> int:
     try:
         if endpoint.credentials is None:
-            server.add_insecure_port(endpoint.address)
-        else:
-            server.add_secure_port(endpoint.address, endpoint.credentials)
+            return int(server.add_insecure_port(endpoint.address))
+        return int(server.add_secure_port(endpoint.address, endpoint.credentials))
     except RuntimeError as error:
         raise BadInput(
             f"cannot listen at {endpoint.address}: {error}; is another controller running?"

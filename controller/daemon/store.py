@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from controller.daemon.job_record import JobRecord, Placing, Taken
-from controller.daemon.rows import Block
 from controller.errors import AlreadyThere, DamagedState
+from controller.placing.blocks import Block
 from host_stack.errors import BadInput
 from host_stack.placement import Placement
 
@@ -152,7 +152,7 @@ class Store:
                     (
                         record.switch,
                         record.slot,
-                        record.block.base,
+                        record.block.row_base,
                         record.block.rows,
                         taken.epoch,
                     ),
@@ -165,7 +165,7 @@ class Store:
         (epoch,) = self._db.execute(
             "SELECT max(epoch) FROM spent WHERE switch = ? "
             "AND (slot = ? OR (row_base < ? AND ? < row_base + rows))",
-            (switch, slot, block.base + block.rows, block.base),
+            (switch, slot, block.row_base + block.rows, block.row_base),
         ).fetchone()
         return int(epoch or 0)
 

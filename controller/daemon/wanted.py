@@ -71,7 +71,7 @@ class SwitchWanted:
             epoch=epoch,
             fraction_bits=fraction_bits,
             slot=record.slot,
-            row_base=record.block.base,
+            row_base=record.block.row_base,
             rows=record.block.rows,
             workers=[self._at[worker] for worker in record.workers],
             server=self._at[record.server],

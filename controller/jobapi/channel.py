@@ -9,7 +9,7 @@ from pathlib import Path
 
 import grpc
 
-from controller.errors import AlreadyThere, NoRoom, NotKnown, NotNow
+from controller.errors import AlreadyThere, Forbidden, NoRoom, NotKnown, NotNow
 from controller.tls import ClientTls
 from host_stack.errors import BadInput, LibraError
 from host_stack.incarnation import MAX_PLACEMENT_BYTES
@@ -35,6 +35,8 @@ _ERRORS: dict[grpc.StatusCode, type[LibraError]] = {
     grpc.StatusCode.ALREADY_EXISTS: AlreadyThere,
     grpc.StatusCode.RESOURCE_EXHAUSTED: NoRoom,
     grpc.StatusCode.FAILED_PRECONDITION: NotNow,
+    grpc.StatusCode.UNAUTHENTICATED: Forbidden,
+    grpc.StatusCode.PERMISSION_DENIED: Forbidden,
 }
 
 
@@ -45,10 +47,12 @@ class ControllerAddress:
     Attributes:
         target: `unix:PATH` or HOST:PORT.
         tls: over TCP; None for a controller that has none.
+        token: by which the controller knows this client; sent over TLS only.
     """
 
     target: str
     tls: ClientTls | None = None
+    token: str = ""
 
     @classmethod
     def at_socket(cls, path: Path) -> ControllerAddress:
@@ -60,7 +64,12 @@ class ControllerAddress:
         if self.tls is None:
             return grpc.insecure_channel(self.target, options=_OPTIONS)
         options = [*_OPTIONS, *self.tls.options]
-        return grpc.secure_channel(self.target, self.tls.for_grpc(), options=options)
+        credentials = self.tls.for_grpc()
+        if self.token:
+            credentials = grpc.composite_channel_credentials(
+                credentials, grpc.access_token_call_credentials(self.token)
+            )
+        return grpc.secure_channel(self.target, credentials, options=options)
 
     def __str__(self) -> str:
         return self.target
@@ -71,7 +80,7 @@ def calls(address: ControllerAddress) -> Iterator[grpc.Channel]:
     """A channel to a controller, whose errors become ours.
 
     Raises:
-        BadInput, NotKnown, AlreadyThere, NoRoom, NotNow: the controller refuses.
+        BadInput, NotKnown, AlreadyThere, NoRoom, NotNow, Forbidden: the controller refuses.
         NoController: it does not answer.
     """
     with address.open() as channel:

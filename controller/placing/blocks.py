@@ -11,7 +11,7 @@ from host_stack.layout import Layout
 from host_stack.placement import Placement
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Block:
     """The rows of a job (`controller.tables.Membership`).
 
@@ -22,6 +22,27 @@ class Block:
 
     row_base: int
     rows: int
+
+    def __post_init__(self) -> None:
+        aligned = (
+            self.rows > 0 and not self.rows & (self.rows - 1) and not self.row_base % self.rows
+        )
+        if not aligned or self.row_base < 0:
+            raise BadInput(
+                f"rows {self.row_base}…+{self.rows}: a job has an aligned power-of-two block"
+            )
+
+    def overlaps(self, other: Block) -> bool:
+        """Whether a row is in both."""
+        return (
+            self.row_base < other.row_base + other.rows
+            and other.row_base < self.row_base + self.rows
+        )
+
+    def halves(self) -> tuple[Block, Block]:
+        """The lower and the upper half; only of two rows or more."""
+        half = self.rows // 2
+        return Block(self.row_base, half), Block(self.row_base + half, half)
 
 
 def block_rows(used: int) -> int:
