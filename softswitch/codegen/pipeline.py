@@ -7,11 +7,14 @@ pieces run one after another, each from the node where the last one ended.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from softswitch.codegen.actions import may_stop, takes_locals
 from softswitch.codegen.branchless import find_choice, statements
 from softswitch.codegen.expressions import Expressions
+from softswitch.codegen.hints import HintCode
 from softswitch.codegen.locality import cut, fixed_call
+from softswitch.codegen.plan import Roll
 from softswitch.codegen.rolled import RolledCode
 from softswitch.codegen.rolls import usage_of
 from softswitch.codegen.state import meter_run
@@ -24,7 +27,10 @@ from softswitch.program import Pipeline, Table
 class PipelineCode:
     """Translates one pipeline."""
 
-    def __init__(self, expressions: Expressions, pipeline: Pipeline) -> None:
+    def __init__(
+        self, expressions: Expressions, pipeline: Pipeline, first_hint_word: int = 0
+    ) -> None:
+        self.first_hint_word = first_hint_word
         self.e = expressions
         self.layout = expressions.layout
         self.program = expressions.layout.program
@@ -32,6 +38,19 @@ class PipelineCode:
         self.end = len(pipeline.nodes)
         self.plan = expressions.layout.plan
         self.chunks = cut(self.program, pipeline, self.plan)
+
+    @cached_property
+    def hints(self) -> list[tuple[Roll, HintCode]]:
+        """The hints that rolls of this pipeline give, each with its place in what is kept."""
+        made: list[tuple[Roll, HintCode]] = []
+        word = self.first_hint_word
+        for place, hint in self.plan.hints:
+            if place.pipeline == self.pipeline.name:
+                usage = usage_of(self.program, self.pipeline, place)
+                code = HintCode(self.e, self.pipeline, place, usage, hint, word)
+                word += code.words
+                made.append((place, code))
+        return made
 
     def functions(self) -> Iterator[str]:
         """Yield the functions of the pieces and the pipeline."""
@@ -80,8 +99,10 @@ class PipelineCode:
             elif i == roll.start:
                 yield f"N{i}: __attribute__((unused));"
                 usage = usage_of(self.program, self.pipeline, roll)
-                hints = [hint for place, hint in self.plan.hints if place == roll]
-                code = RolledCode(self.e, self.pipeline, roll, usage, hints)
+                for place, hint_code in self.hints:
+                    if place == roll:
+                        yield from (f"    {line}" for line in hint_code.save())
+                code = RolledCode(self.e, self.pipeline, roll, usage)
                 yield from (f"    {line}" for line in code.lines())
                 yield f"    {self._go(roll.after, (start, stop))}"
         yield "}"

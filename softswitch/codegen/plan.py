@@ -56,7 +56,7 @@ class Plan:
         registers: register arrays, by name, that follow one another in memory.
         tables: directly indexed tables, likewise.
         private: fields that only vector variables hold.
-        hints: for some rolls, cells that a later one touches: memory is asked for them early.
+        hints: rolls at which it is known which cells a later one touches (see `hints`).
     """
 
     rolls: tuple[Roll, ...] = ()

@@ -6,7 +6,7 @@ alike is a branch; where no copy of a step comes through, a longer part is jumpe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from softswitch.codegen.columns import NotAlike
 from softswitch.codegen.copies import CopyCode, Mask, both, text_of
@@ -20,7 +20,7 @@ from softswitch.codegen.locality import (
     node_actions,
 )
 from softswitch.codegen.lookups import LookupCode
-from softswitch.codegen.plan import Hint, Roll
+from softswitch.codegen.plan import Roll
 from softswitch.codegen.storage import CopyStorage, Usage
 from softswitch.codegen.vector import Vectors
 from softswitch.ir import ConditionNode, Const, Node, TableNode
@@ -33,12 +33,7 @@ class RolledCode:
     """Translates one roll; `private` are fields that every copy assigns before it reads them."""
 
     def __init__(
-        self,
-        expressions: Expressions,
-        pipeline: Pipeline,
-        roll: Roll,
-        usage: Usage,
-        hints: Sequence[Hint] = (),
+        self, expressions: Expressions, pipeline: Pipeline, roll: Roll, usage: Usage
     ) -> None:
         self.e = expressions
         self.program = expressions.layout.program
@@ -54,7 +49,6 @@ class RolledCode:
         self.vectors = Vectors(expressions, self.storage)
         self.code = CopyCode(self.vectors, self.storage)
         self.lookups = LookupCode(self.vectors, self.storage)
-        self.hints = hints
         self.conditions: dict[int, str] = {}
         self.body: list[str] = []
         self.masks: set[int] = set()
@@ -104,7 +98,7 @@ class RolledCode:
 
     def lines(self) -> list[str]:
         """Return the statements of the loop; NotAlike if the copies are too different for one."""
-        self.body = [line for hint in self.hints for line in self.code.prefetch(hint)]
+        self.body = []
         self._part(range(self.roll.length), opened=-1)
         loop = [*self.storage.variables(), *(f"ss_m m{j} = {{0}};" for j in sorted(self.masks))]
         return [

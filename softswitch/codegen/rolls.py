@@ -8,12 +8,14 @@ becomes a roll if its code can be made, which is where every difference is looke
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from softswitch.codegen import locality
 from softswitch.codegen.alike import Simplifier, shape
 from softswitch.codegen.columns import NotAlike
 from softswitch.codegen.expressions import Expressions
+from softswitch.codegen.hints import HintCode
 from softswitch.codegen.layout import Layout
 from softswitch.codegen.locality import (
     FieldKey,
@@ -90,7 +92,7 @@ def _with(
 def _places(
     expressions: Expressions, finder: _Finder, made: Plan, code: RolledCode
 ) -> Iterator[tuple[Roll, Hint]]:
-    """Yield where cells can be asked for: in the roll before, if their place is known there."""
+    """Yield what says where cells are: in the roll before, if all of it is known there."""
     before = [r for r in made.rolls if r.pipeline == finder.pipeline.name]
     if not before or before[-1].count != code.roll.count:
         return
@@ -102,13 +104,9 @@ def _places(
             headers_of(hint.index)
         ):
             continue
-        try:
-            RolledCode(
-                expressions, finder.pipeline, place, finder.usage(_Candidate(place, 0)), [hint]
-            ).lines()
-        except (NotAlike, UnsupportedConstruct):
-            continue
-        yield place, hint
+        with suppress(NotAlike, UnsupportedConstruct):
+            HintCode(expressions, finder.pipeline, place, finder.usage(_Candidate(place, 0)), hint)
+            yield place, hint
 
 
 def _in_one_piece(program: Program, made: Plan) -> Plan:

@@ -61,8 +61,18 @@ class CopyStorage:
 
     def constants(self) -> Iterator[str]:
         """Yield the declarations before the first step."""
-        for (kind, text), name in self._constants.items():
+        for kind, text, name in self.hoisted():
             yield f"{kind} {name}{text};"
+
+    def hoisted(self) -> Iterator[tuple[str, str, str]]:
+        """Yield what those declarations are made of: kind, initializer, name."""
+        for (kind, text), name in self._constants.items():
+            yield kind, text, name
+
+    @property
+    def largest_step(self) -> int:
+        """The largest distance, in bytes, of fields that are loaded from the packet."""
+        return max((step for _, step, _ in self._windows), default=0)
 
     def variables(self) -> Iterator[str]:
         """Yield the declarations of a step."""

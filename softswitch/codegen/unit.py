@@ -9,6 +9,7 @@ from softswitch.codegen.calculations import Calculations
 from softswitch.codegen.deparser import deparser, keep_views, kept_struct
 from softswitch.codegen.digests import digest_words
 from softswitch.codegen.expressions import Expressions
+from softswitch.codegen.hints import hint_function
 from softswitch.codegen.layout import Layout
 from softswitch.codegen.locality import node_actions
 from softswitch.codegen.parser import Parser
@@ -62,8 +63,12 @@ def _lines(program: Program) -> Iterator[str]:
     yield from Tables(layout).definitions()
     yield from Profiles(layout, calculations).definitions()
     yield from Parser(expressions, actions).function()
-    yield from PipelineCode(expressions, program.ingress).functions()
-    yield from PipelineCode(expressions, program.egress).functions()
+    ingress = PipelineCode(expressions, program.ingress)
+    hints = [code for _, code in ingress.hints]
+    egress = PipelineCode(expressions, program.egress, sum(code.words for code in hints))
+    yield from ingress.functions()
+    yield from egress.functions()
+    yield from hint_function([*hints, *(code for _, code in egress.hints)])
     yield from _before_deparser(actions)
     yield from deparser(layout)
     yield '#include "batch.h"'

@@ -25,6 +25,8 @@ enum {
     SS_MAX_QUEUED = SS_MAX_BUFFERS / 2, /* recirculated and resubmitted; the rest is for new packets */
     SS_MAX_ERRORS = 256, /* parser errors that are counted */
     SS_MAX_PASSES = 1 << 20, /* per injected packet */
+    SS_HINT_WORDS = 64, /* what is kept to guess the cells of packets to come */
+    SS_HINT_AHEAD = 2, /* how many packets ahead */
 };
 
 enum ss_direction { SS_RX, SS_TX }; /* of a port, seen from the switch */
@@ -170,6 +172,7 @@ struct ss_ctx {
 
     struct ss_io *io;
     struct ss_log *log;
+    uint64_t hints[SS_HINT_WORDS];
     struct ss_phv phv, clone_phv, copy_phv;
 };
 

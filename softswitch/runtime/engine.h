@@ -1,8 +1,8 @@
 /* A packet's way through the switch: parser, ingress, replication, egress, deparser.
  *
  * Generated code provides ss_parse, ss_ingress, ss_egress, ss_update_checksums,
- * ss_before_deparser, ss_emit_size, ss_emit, ss_save_list, ss_load_list, ss_keep_views and the
- * accessors of the standard metadata. */
+ * ss_before_deparser, ss_emit_size, ss_emit, ss_save_list, ss_load_list, ss_keep_views, ss_hint and
+ * the accessors of the standard metadata. */
 #ifndef SS_ENGINE_H
 #define SS_ENGINE_H
 

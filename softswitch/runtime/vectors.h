@@ -191,7 +191,8 @@ SS_INLINE void ss_v_prefetch(ss_v at)
     SS_V_ADDRESSES(a, at);
 #pragma GCC unroll 8
     for (unsigned i = 0; i < SS_WIDTH; i++)
-        __builtin_prefetch((const void *)(uintptr_t)a[i]);
+        __builtin_prefetch((const void *)(uintptr_t)a[i], 1);
+    __asm__ volatile(""); /* else a function that does nothing else would be left out */
 }
 
 typedef uint64_t ss_v2 __attribute__((vector_size(16)));
