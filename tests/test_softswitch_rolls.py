@@ -22,9 +22,10 @@ from softswitch.codegen.rolls import plan
 from softswitch.dataplane import DataPlane, MatchKey, TableEntry
 from softswitch.load import load_program
 from softswitch.program import MatchType, Program
+from tests.memory_network import frame
 from tests.random_copies import COPIES, random_program
 from tests.softswitch_json import ProgramBuilder, assign, const, field, op
-from tests.switch_under_test import SLOT, SwitchUnderTest, embedded
+from tests.switch_under_test import SERVER, SLOT, SwitchUnderTest, embedded
 
 # Finding them
 
@@ -38,6 +39,7 @@ def test_lanes_become_loops(name: str, lanes: int) -> None:
     assert len(full) >= 2
     registers = {name for series in made.registers.all for name in series}
     assert len(registers) >= lanes
+    assert [hint.registers for _, hint in made.hints] == [tuple(made.registers.all[0])]
     assert len(generate(program)) < 5_000 * lanes + 100_000
 
 
@@ -173,7 +175,7 @@ def test_random_gradients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with both_provisioned(tmp_path, monkeypatch) as switches:
         both = Both(*(switch.dataplane() for switch in switches))
         lanes = switches[0].artifact.layout.lanes
-        kinds = set()
+        kinds, batch = set(), list[bytes]()
         for number in range(600):
             if number % 20 == 19:
                 change_exponents(rng, program, both)
@@ -187,6 +189,12 @@ def test_random_gradients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             record["used"] &= rng.choice([2**lanes - 1, rng.getrandbits(lanes)])
             outs = [switch.push(rank, record) for switch in switches]
             assert outs[0] == outs[1]
+            batch.append(frame(f"10.0.0.{2 + rank}", SERVER, record.tobytes()))
+            if len(batch) == 40:  # in which cells are asked for ahead, also for shorter packets
+                batch[20:] = [raw[: rng.randrange(len(raw))] for raw in batch[20:]]
+                sent = [switch.inject_batch(2, batch, 2)[1] for switch in both.each()]
+                assert sent[0] == sent[1]
+                batch.clear()
             kinds.update(len(out.payload) for out in outs[0])
             form = rng.choice(list(DrainFormat))
             drained = [switch.drain(number % 8, 3, form, round_) for switch in switches]
@@ -224,14 +232,15 @@ def test_random_copies(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.compiler
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names kinds of x86 processors")
-@pytest.mark.parametrize("processor", ["x86-64", "x86-64-v3"])
-def test_random_copies_with_short_vectors(
-    processor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("processor", "needs"), [("x86-64", "sse2"), ("x86-64-v3", "avx2"), ("x86-64-v4", "avx512dq")]
+)
+def test_random_copies_on_other_processors(
+    processor: str, needs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same on processors without the longest vectors, or without any but SSE2."""
-    with Path("/proc/cpuinfo").open() as info:
-        if processor == "x86-64-v3" and " avx2 " not in info.read():
-            pytest.skip("this processor has no AVX2")
+    """The same without AVX-512's permutations of bytes, without AVX-512, without AVX."""
+    if f" {needs} " not in Path("/proc/cpuinfo").read_text():
+        pytest.skip(f"this processor has no {needs}")
     flags = tuple(f"-march={processor}" if "-march" in f else f for f in compiler.FLAGS)
     monkeypatch.setattr(compiler, "FLAGS", flags)
     for seed in (3, 4):
