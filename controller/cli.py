@@ -18,7 +18,7 @@ from controller.cli_controller import controller, token
 from controller.cli_doctor import completion, doctor
 from controller.cli_identify import identify
 from controller.cli_job import app as job_app
-from controller.cli_job import push
+from controller.cli_job import key, push
 from controller.cli_operate import dump, events, probe, stats, switches
 from controller.cli_place import place_keys
 from controller.cli_status import status
@@ -67,7 +67,7 @@ app.command()(doctor)
 app.command()(identify)
 app.command()(status)
 app.add_typer(job_app, name="job")
-for command in (push, switches, stats, events, probe, dump):
+for command in (key, push, switches, stats, events, probe, dump):
     app.command()(command)
 app.command()(completion)
 app.add_typer(bench_app, name="bench")

@@ -23,6 +23,7 @@ from controller.cli_connection import (
 from controller.jobapi import control_pb2
 from controller.jobapi.operator import PLACED, Operator, state_name
 from host_stack.errors import BadInput
+from host_stack.kv.curve import JobKey
 from host_stack.placement import Placement
 
 app = typer.Typer(no_args_is_help=True, help="Jobs of a controller.")
@@ -56,6 +57,9 @@ def create(
     placed: Annotated[
         str, typer.Option(help=f"What of it is on the switch: {', '.join(PLACED)}.")
     ] = "job",
+    key_file: Annotated[
+        str, typer.Option(help="Path, on its hosts, of the key of `libra key`: encrypt cold keys.")
+    ] = "",
     wait: Wait = 0.0,
     controller: Controller = None,
     tls: Tls = None,
@@ -75,6 +79,7 @@ def create(
         scheduler=scheduler or f"{server}:9700",
         placed=PLACED[placed],
         rows=checked(rows, "rows"),
+        key_file=key_file,
     )
     operator = operator_of(controller, tls)
     info = operator.create(spec, None if placement is None else Placement.load(placement))
@@ -145,6 +150,17 @@ def workers(
     """Declare the workers of a job, in another epoch if it runs."""
     info = operator_of(controller, tls).declare(checked(job, "job"), addresses(given))
     show_job(info, as_json=as_json)
+
+
+def key(
+    path: Annotated[Path, typer.Argument(help="File to make; its owner alone may read it.")],
+) -> None:
+    """Make the key of a job, which encrypts what its hosts tell each other on the cold path.
+
+    Carry the file to all hosts of the job, and give its path there to `libra job create`.
+    """
+    JobKey.make().save(path)
+    typer.echo(f"{path} is a secret: copy it to the hosts of the job, and to nobody else")
 
 
 def push(

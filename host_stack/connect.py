@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from host_stack.codec import Codec
 from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.kv.config import KVConfig
+from host_stack.kv.curve import JobKey
 from host_stack.kv.ids import Role
 from host_stack.kv.node import Node
 from host_stack.scapy_transport import ScapyTransport
@@ -44,4 +46,5 @@ def _config(job: Job, role: Role, address: str) -> KVConfig:
         num_workers=len(job.workers),
         num_servers=1,
         node_host=address,
+        key=JobKey.load(Path(job.key_file)) if job.key_file else None,
     )

@@ -40,6 +40,7 @@ class Job:
         transport: "batch" (the fast path) or "scapy".
         drain_digits: drain all rows as digits, since a switch of the job cannot round to float32.
         timeouts_s: as `DEFAULT_TIMEOUTS_S`.
+        key_file: path, on every host, of the key that encrypts the cold path; empty for none.
     """
 
     job: int
@@ -55,11 +56,14 @@ class Job:
     transport: str = "batch"
     drain_digits: bool = False
     timeouts_s: dict[str, float] = field(default_factory=lambda: dict(DEFAULT_TIMEOUTS_S))
+    key_file: str = ""
 
     def __post_init__(self) -> None:
         for name in ("job", "epoch", "fraction_bits", "num_keys"):
             if type(value := getattr(self, name)) is not int:
                 raise BadInput(f"{name} {value!r}: it must be an integer")
+        if type(self.key_file) is not str:
+            raise BadInput(f"key_file {self.key_file!r}: it must be the path of a file")
         if type(self.drain_digits) is not bool:
             raise BadInput(f"drain_digits {self.drain_digits!r}: allowed are true and false")
         if not 0 < self.job <= 0xFFFF:

@@ -14,7 +14,7 @@ from host_stack.kv.scheduler import run_scheduler
 
 HOST = "127.0.0.1"
 LIMIT_S = 120.0
-COMMON = {"heartbeat_interval_s", "heartbeat_timeout_s", "resend_timeout_s", "local"}
+COMMON = {"heartbeat_interval_s", "heartbeat_timeout_s", "resend_timeout_s", "local", "key"}
 """Of a configuration: what all nodes of a job need."""
 
 

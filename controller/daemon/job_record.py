@@ -80,7 +80,8 @@ class JobRecord:
     Attributes:
         job: its number.
         fraction_bits: F to begin with.
-        num_keys, workers, server, group, scheduler, transport, timeouts_s: as `Job` has them;
+        num_keys, workers, server, group, scheduler, transport, timeouts_s, key_file: as `Job`
+            has them;
             without workers it waits for them.
         switch: the name of the switch that it is on. placed: what of it.
         slot, block, group_id: what it was given there; `group_id` on all switches.
@@ -100,6 +101,7 @@ class JobRecord:
     group_id: int
     transport: str = "batch"
     timeouts_s: tuple[tuple[str, float], ...] = tuple(DEFAULT_TIMEOUTS_S.items())
+    key_file: str = ""
 
     def description(self, layout: Layout, switch_ip: str, epoch: int = 1) -> Job:
         """The job as its hosts have to know it.
@@ -120,6 +122,7 @@ class JobRecord:
             scheduler=self.scheduler,
             transport=self.transport,
             timeouts_s=dict(self.timeouts_s),
+            key_file=self.key_file,
         )
 
     def with_workers(self, workers: tuple[str, ...]) -> JobRecord:

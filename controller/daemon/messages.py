@@ -55,6 +55,7 @@ def read_ask(request: control_pb2.CreateJobRequest) -> Ask:
         group_id=0,
         transport=spec.transport or "batch",
         timeouts_s=tuple(sorted(timeouts.items())),
+        key_file=spec.key_file,
     )
     return Ask(record, spec.rows, read_placement(request.placement))
 
@@ -74,6 +75,7 @@ def spec_message(record: JobRecord) -> control_pb2.JobSpec:
         rows=record.block.rows,
         transport=record.transport,
         timeouts_s=dict(record.timeouts_s),
+        key_file=record.key_file,
     )
 
 

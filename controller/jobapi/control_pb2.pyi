@@ -32,7 +32,7 @@ JOB_STATE_READY: JobState
 JOB_STATE_DOWN: JobState
 
 class JobSpec(_message.Message):
-    __slots__ = ("job", "fraction_bits", "num_keys", "workers", "server", "switch", "group", "scheduler", "placed", "rows", "transport", "timeouts_s")
+    __slots__ = ("job", "fraction_bits", "num_keys", "workers", "server", "switch", "group", "scheduler", "placed", "rows", "transport", "timeouts_s", "key_file")
     class TimeoutsSEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class JobSpec(_message.Message):
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_FIELD_NUMBER: _ClassVar[int]
     TIMEOUTS_S_FIELD_NUMBER: _ClassVar[int]
+    KEY_FILE_FIELD_NUMBER: _ClassVar[int]
     job: int
     fraction_bits: int
     num_keys: int
@@ -64,7 +65,8 @@ class JobSpec(_message.Message):
     rows: int
     transport: str
     timeouts_s: _containers.ScalarMap[str, float]
-    def __init__(self, job: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., num_keys: _Optional[int] = ..., workers: _Optional[_Iterable[str]] = ..., server: _Optional[str] = ..., switch: _Optional[str] = ..., group: _Optional[str] = ..., scheduler: _Optional[str] = ..., placed: _Optional[_Union[Placed, str]] = ..., rows: _Optional[int] = ..., transport: _Optional[str] = ..., timeouts_s: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    key_file: str
+    def __init__(self, job: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., num_keys: _Optional[int] = ..., workers: _Optional[_Iterable[str]] = ..., server: _Optional[str] = ..., switch: _Optional[str] = ..., group: _Optional[str] = ..., scheduler: _Optional[str] = ..., placed: _Optional[_Union[Placed, str]] = ..., rows: _Optional[int] = ..., transport: _Optional[str] = ..., timeouts_s: _Optional[_Mapping[str, float]] = ..., key_file: _Optional[str] = ...) -> None: ...
 
 class JobInfo(_message.Message):
     __slots__ = ("spec", "state", "epoch", "version", "hot_keys", "slot", "row_base", "rows", "group_id", "job_file", "installed_version")

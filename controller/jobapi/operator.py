@@ -41,6 +41,7 @@ def spec_of(job: Job, *, placed: str = "job", switch: str = "", rows: int = 0) -
         rows=rows,
         transport=job.transport,
         timeouts_s=job.timeouts_s,
+        key_file=job.key_file,
     )
 
 

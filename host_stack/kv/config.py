@@ -5,6 +5,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from host_stack.kv.curve import JobKey
 from host_stack.kv.errors import KVConfigError
 from host_stack.kv.ids import Role
 
@@ -23,7 +24,8 @@ class KVConfig:
     customers): they count among `num_workers`, and share one id. `heartbeat_interval_s` and
     `heartbeat_timeout_s` are 0 for none; `resend_timeout_s` is 0 for no resender. All nodes of a
     job need the same of the latter, and of `local`, which uses Unix-domain sockets named
-    /tmp/<port> instead of TCP.
+    /tmp/<port> instead of TCP; and of `key`, with which all connections are encrypted (CurveZMQ,
+    which ps-lite itself does not speak).
     """
 
     role: Role
@@ -43,6 +45,7 @@ class KVConfig:
     resend_timeout_s: float = 0.0
     customers: int = 1
     local: bool = False
+    key: JobKey | None = None
     max_frame_bytes: int = 256 << 20
     queue_messages: int = 1000
 

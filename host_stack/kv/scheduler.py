@@ -10,11 +10,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from host_stack.errors import LibraError
 from host_stack.kv.config import KVConfig
+from host_stack.kv.curve import JobKey
 from host_stack.kv.ids import Role
 from host_stack.kv.node import Node
 
@@ -60,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="0 chooses a free one")
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--servers", type=int, required=True)
+    parser.add_argument("--key", type=Path, help="file of the job's key: encrypt")
     parser.add_argument("--start-timeout-s", type=float, default=60.0, help="until all are up")
     parser.add_argument(
         "--lifetime-s", type=float, default=MAX_LIFETIME_S, help="until all nodes have finished"
@@ -90,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             num_workers=arguments.workers,
             num_servers=arguments.servers,
             start_timeout_s=arguments.start_timeout_s,
+            key=None if arguments.key is None else JobKey.load(arguments.key),
         )
         run_scheduler(config, arguments.lifetime_s, _print)
     except LibraError as error:

@@ -12,6 +12,7 @@ import zmq
 
 from host_stack.kv import wire
 from host_stack.kv.config import KVConfig, local_path, resolve
+from host_stack.kv.curve import Doorkeeper
 from host_stack.kv.errors import KVConnectError, KVTimeout, KVUsageError, WireError
 from host_stack.kv.ids import describe
 from host_stack.kv.message import Array, Message, arrays_from_frames, flat
@@ -50,12 +51,15 @@ class Van:
         self._config = config
         self._stats = stats
         self._context = zmq.Context()
+        self._doorkeeper = None if config.key is None else Doorkeeper(self._context, config.key)
         self._lock = threading.Lock()
         self._dealers: dict[int, _Dealer] = {}
         self.router: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         self.router.set(zmq.MAXMSGSIZE, config.max_frame_bytes)
         self.router.set(zmq.RCVHWM, config.queue_messages)
         self.router.set(zmq.LINGER, 0)
+        if config.key is not None:
+            config.key.protect_listener(self.router)
         # No ROUTER_HANDOVER: identities are only `ps<id>`, so a process left over from another
         # job, reconnecting to a port that is now ours, would cut off the live peer of that id.
         # But a ROUTER that still believes in a dead peer ignores a second one of its identity;
@@ -99,6 +103,8 @@ class Van:
         if own_id is not None:
             dealer.set(zmq.IDENTITY, b"ps" + b"0" * self._zeros + b"%d" % own_id)
         dealer.set(zmq.SNDHWM, self._config.queue_messages)
+        if self._config.key is not None:
+            self._config.key.protect_caller(dealer)
         dealer.set(zmq.SNDTIMEO, int(self._config.send_timeout_s * 1000))
         try:
             dealer.connect(self._address(host, port))
@@ -198,6 +204,8 @@ class Van:
             self._wake_sender.close(0)
         for dealer in dealers:
             dealer.close(linger_s)
+        if self._doorkeeper is not None:
+            self._doorkeeper.stop()
         # `destroy` closes what is left first: a socket that an exception (a signal's, say) kept
         # from being entered above would let `term` wait for ever.
         self._context.destroy(0)
