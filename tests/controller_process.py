@@ -18,11 +18,15 @@ from typing import Any
 from controller.artifacts import Artifact
 from controller.inventory import HostSpec, Inventory, SwitchSpec
 from controller.jobapi.channel import ControllerAddress
+from controller.tls import ClientTls
 from softswitch.dataplane import DataPlane
 from softswitch.p4runtime.server import P4RuntimeServer
+from softswitch.p4runtime.tls import TlsFiles
+from tests.certificates import Authority
 from tests.job_in_memory import SWITCH, ports
 
-WAIT_S = 60.0
+WAIT_S = 240.0
+"""Long enough for a machine that is busy with ten other things."""
 
 
 def host_mac(port: int) -> str:
@@ -39,21 +43,12 @@ def star(address: str, hosts: dict[str, int], **switch: Any) -> Inventory:
 
 
 class ControllerProcess:
-    """A running controller and the events that it writes.
+    """A running controller and the events that it writes."""
 
-    The folder holds `inventory.toml`, and its state.
-    """
-
-    def __init__(self, folder: Path, path: Path, *options: str) -> None:
-        self.address = ControllerAddress.at_socket(path)
+    def __init__(self, address: ControllerAddress, *arguments: str) -> None:
+        self.address = address
         self._popen = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "controller.daemon"),
-                *(str(folder / "inventory.toml"), str(folder / "state.sqlite")),
-                *("--listen", f"unix:{path}", *options),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, "-m", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._events: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read)
@@ -101,8 +96,39 @@ class ControllerProcess:
 
 @contextmanager
 def controller_process(folder: Path, path: Path, *options: str) -> Iterator[ControllerProcess]:
-    """A controller that is killed at the end of the block."""
-    process = ControllerProcess(folder, path, *options)
+    """A controller at a socket, killed at the end of the block.
+
+    The folder holds `inventory.toml`, and its state.
+    """
+    process = start_controller(folder, path, *options)
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def start_controller(folder: Path, path: Path, *options: str) -> ControllerProcess:
+    """A controller at a socket; the caller ends it."""
+    files = str(folder / "inventory.toml"), str(folder / "state.sqlite")
+    listen = "--listen", f"unix:{path}"
+    address = ControllerAddress.at_socket(path)
+    return ControllerProcess(address, "controller.daemon", *files, *listen, *options)
+
+
+@contextmanager
+def guarded_controller(
+    folder: Path, port: int, authority: Authority, access: Path
+) -> Iterator[ControllerProcess]:
+    """`libra controller` with mutual TLS, as the client `operator` of its access file sees it."""
+    server, client = authority.issue("controller"), authority.issue("operator")
+    tls = ClientTls(authority.cert, client.cert, client.key)
+    process = ControllerProcess(
+        ControllerAddress(f"localhost:{port}", tls),
+        *("controller.cli", "controller", str(folder / "inventory.toml"), "--json"),
+        *("--state", str(folder / "state.sqlite"), "--listen", f"127.0.0.1:{port}"),
+        *("--tls-cert", str(server.cert), "--tls-key", str(server.key)),
+        *("--client-ca", str(authority.cert), "--access", str(access)),
+    )
     try:
         yield process
     finally:
@@ -124,11 +150,13 @@ def socket_path() -> Iterator[Path]:
 
 
 @contextmanager
-def embedded_switch(address: str = "127.0.0.1:0") -> Iterator[P4RuntimeServer]:
+def embedded_switch(
+    address: str = "127.0.0.1:0", tls: TlsFiles | None = None
+) -> Iterator[P4RuntimeServer]:
     """An embedded switch without ports."""
     # Compiled beforehand, for a client does not wait as long as a slow machine needs.
     DataPlane.load(Artifact.load().device_config).close()
-    with P4RuntimeServer(address) as server:
+    with P4RuntimeServer(address, tls=tls) as server:
         yield server
 
 

@@ -8,7 +8,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from controller.inventory import HostSpec, Inventory, LinkSpec, SwitchSpec
+from controller.tls import ClientTls
 from softswitch.p4runtime.server import P4RuntimeServer
+from softswitch.p4runtime.tls import TlsFiles
+from tests.certificates import Authority
 from tests.controller_process import embedded_switch, host_mac
 
 UPLINK = 100
@@ -81,13 +84,20 @@ class Fabric:
 
 
 @contextmanager
-def fabric(inventory: Inventory) -> Iterator[Fabric]:
-    """An embedded switch for each of an inventory."""
+def fabric(inventory: Inventory, authority: Authority | None = None) -> Iterator[Fabric]:
+    """An embedded switch for each of an inventory; with an authority, under mutual TLS."""
+    tls, files = None, None
+    if authority is not None:
+        switch_pair, pair = authority.issue("switch"), authority.issue("fabric-controller")
+        tls = TlsFiles(switch_pair.cert, switch_pair.key, authority.cert)
+        files = ClientTls(authority.cert, pair.cert, pair.key)
     with ExitStack() as stack:
         servers = {
-            switch.name: stack.enter_context(embedded_switch()) for switch in inventory.switches
+            switch.name: stack.enter_context(embedded_switch(tls=tls))
+            for switch in inventory.switches
         }
         switches = tuple(
-            replace(switch, address=servers[switch.name].address) for switch in inventory.switches
+            replace(switch, address=servers[switch.name].address, tls=files)
+            for switch in inventory.switches
         )
         yield Fabric(replace(inventory, switches=switches), servers)

@@ -18,6 +18,7 @@ from host_stack.fixedpoint import FloatArray
 from host_stack.incarnation import Incarnation, Moved, next_epoch
 from host_stack.job import Job
 from host_stack.kv.config import KVConfig
+from host_stack.kv.curve import JobKey
 from host_stack.kv.ids import Role
 from host_stack.kv.node import Node
 from host_stack.layout import Layout
@@ -216,16 +217,17 @@ class MemoryJob:
         layout: Layout = LAYOUT,
         at: Callable[[Job], Job] = lambda job: job,
         server: str = SERVER,
+        key: JobKey | None = None,
     ) -> None:
         """Prepare to run all rounds of `pushes`; the hot keys are 0…hot - 1.
 
-        `at` gives the job other hosts, with `server` among them.
+        `at` gives the job other hosts, with `server` among them, and the file of `key`.
         """
         self.pushes = pushes
         self.hot = hot
         self._workers = len(pushes[0])
         self._scheduler = Node(
-            KVConfig(Role.SCHEDULER, server, 0, num_workers=self._workers, num_servers=1)
+            KVConfig(Role.SCHEDULER, server, 0, num_workers=self._workers, num_servers=1, key=key)
         )
         port = self._scheduler.bind()
         self.job = at(make_job(self._workers, num_keys, fraction_bits, port, layout))

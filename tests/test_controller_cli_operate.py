@@ -31,6 +31,7 @@ from tests.job_in_memory import GROUP, SERVER, addresses, ports
 from tests.memory_network import frame
 
 pytestmark = [
+    pytest.mark.timeout(900),
     pytest.mark.compiler,
     pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on PATH"),
 ]

@@ -34,11 +34,13 @@ from tests.controller_process import (
     embedded_switch,
     restarted,
     socket_path,
+    start_controller,
     write_star,
 )
 from tests.job_in_memory import make_job
 
 pytestmark = [
+    pytest.mark.timeout(900),
     pytest.mark.compiler,
     pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on PATH"),
 ]
@@ -331,7 +333,7 @@ def test_what_the_server_reports_is_in_the_status(
 
 def test_it_ends_when_asked_to(folder: Path, socket: Path) -> None:
     """SIGTERM is no failure; streams that wait do not hold it up."""
-    process = ControllerProcess(folder, socket)
+    process = start_controller(folder, socket)
     try:
         process.event("ready")
         with calls(process.address) as channel:

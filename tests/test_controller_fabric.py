@@ -14,22 +14,34 @@ import numpy as np
 import pytest
 
 from controller.artifacts import Artifact
+from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.client import JobIncarnations
 from controller.jobapi.operator import Operator, spec_of
+from controller.tls import ClientTls
 from host_stack.codec import DRAIN, Codec, fill_header
 from host_stack.incarnation import Incarnation
 from host_stack.job import Job
+from host_stack.kv.curve import JobKey
 from host_stack.layout import SERVER_RANK, make_tag
 from host_stack.placement import Placement
 from host_stack.standing import Standing
 from host_stack.wire import Op
-from tests.controller_process import WAIT_S, ControllerProcess, controller_process, socket_path
+from tests.certificates import Authority, needs_openssl
+from tests.controller_process import (
+    WAIT_S,
+    ControllerProcess,
+    controller_process,
+    free_port,
+    guarded_controller,
+    socket_path,
+)
 from tests.fabric import Fabric, fabric, leaf_spine
 from tests.job_in_memory import MemoryJob, random_pushes
 from tests.memory_network import MemoryNetwork, frame
 from tests.test_job import NUM_KEYS, F, expected
 
 pytestmark = [
+    pytest.mark.timeout(900),
     pytest.mark.compiler,
     pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on PATH"),
 ]
@@ -82,13 +94,24 @@ class SharedDataPlane:
 
 
 @contextmanager
-def controlled(fabric_: Fabric, folder: Path) -> Iterator[tuple[ControllerProcess, Path]]:
+def controlled(fabric_: Fabric, folder: Path) -> Iterator[ControllerProcess]:
     """A controller of the fabric, ready."""
     (folder / "inventory.toml").write_text(fabric_.inventory.text())
     with socket_path() as socket, controller_process(folder, socket) as process:
         for _ in fabric_.inventory.switches:
             process.event("switch-ready")
-        yield process, socket
+        yield process
+
+
+def access_file(folder: Path) -> Path:
+    """An operator, and the server of each of two jobs."""
+    clients = '[[client]]\nname = "the operator"\nrole = "operator"\ncertificate = "operator"\n'
+    for job in (1, 2):
+        clients += f'[[client]]\nname = "server {job}"\nrole = "job"\njobs = [{job}]\n'
+        clients += f'certificate = "server{job}"\n'
+    path = folder / "access.toml"
+    path.write_text("schema = 1\n" + clients)
+    return path
 
 
 def hosted(number: int, server: str, workers: list[str]) -> Callable[[Job], Job]:
@@ -121,7 +144,14 @@ class RackJob:
         plane: SharedDataPlane,
         process: ControllerProcess,
         seed: int,
+        key_file: Path | None = None,
+        server_address: ControllerAddress | None = None,
     ) -> None:
+        """With `key_file` its cold path is encrypted; `server_address` is what its server calls."""
+        key = None
+        if key_file is not None:
+            key = JobKey.make()
+            key.save(key_file)
         self.pushes = random_pushes(len(workers), ROUNDS, NUM_KEYS, 300, seed=seed)
         operator = Operator(process.address, WAIT_S)
         leaf = fabric_.inventory.host_at(server).switch
@@ -139,10 +169,11 @@ class RackJob:
             HOT,
             network_of,
             F,
-            at=lambda job: replace(at(job), switch=switch),
+            at=lambda job: replace(at(job), switch=switch, key_file=str(key_file or "")),
             server=server,
+            key=key,
         )
-        self._client = JobIncarnations(process.address, number)
+        self._client = JobIncarnations(server_address or process.address, number)
         self.memory.controller = OfDaemon(self._client)  # type: ignore[assignment]
 
     def run(self) -> bytes:
@@ -174,28 +205,46 @@ def forged(fabric_: Fabric, stranger: str, victim: RackJob) -> list[tuple[int, b
     ]
 
 
+@needs_openssl
 def test_two_jobs_train_at_once_in_two_racks(tmp_path: Path) -> None:
-    """Two servers, forged packets, a controller that dies: each model is that of the job alone."""
+    """Two servers, TLS everywhere, forged packets, a controller that dies and comes back.
+
+    Each model is that of the job alone, bit for bit, and nothing is lost.
+    """
     leaves = {
         "leaf0": ["127.0.11.1", "127.0.11.2", "127.0.11.3", "127.0.11.4"],
         "leaf1": ["127.0.12.1", "127.0.12.2", "127.0.12.3", "127.0.12.9"],
     }
     stranger = "127.0.12.9"
-    with fabric(leaf_spine(leaves)) as found, ExitStack() as stack:
+    authority, access, port = Authority(tmp_path), access_file(tmp_path), free_port()
+    with fabric(leaf_spine(leaves), authority) as found, ExitStack() as stack:
+        (tmp_path / "inventory.toml").write_text(found.inventory.text())
         plane = SharedDataPlane(found)
-        process, socket = stack.enter_context(controlled(found, tmp_path))
+        process = stack.enter_context(guarded_controller(tmp_path, port, authority, access))
+        for _ in leaves:
+            process.event("switch-ready")
+
+        def job(number: int, server: str, workers: list[str]) -> RackJob:
+            pair = authority.issue(f"server{number}")
+            tls = ClientTls(authority.cert, pair.cert, pair.key)
+            address = ControllerAddress(f"localhost:{port}", tls)
+            key_file = tmp_path / f"job{number}.key"
+            return RackJob(
+                number, server, workers, found, plane, process, 20 + number, key_file, address
+            )
+
         jobs = [
-            RackJob(1, "127.0.11.1", ["127.0.11.2", "127.0.12.2"], found, plane, process, 21),
-            RackJob(2, "127.0.12.1", ["127.0.11.3", "127.0.12.3"], found, plane, process, 22),
+            job(1, "127.0.11.1", ["127.0.11.2", "127.0.12.2"]),
+            job(2, "127.0.12.1", ["127.0.11.3", "127.0.12.3"]),
         ]
-        attacks = [each for job in jobs for each in forged(found, stranger, job)]
+        attacks = [each for victim in jobs for each in forged(found, stranger, victim)]
         passed = []
 
         def attack() -> None:
             passed.append(None)
             if len(passed) % 20 == 5:
-                for port, raw in attacks:
-                    found.inject(port, raw)
+                for at, raw in attacks:
+                    found.inject(at, raw)
             if len(passed) == 60:
                 process.kill()
 
@@ -203,11 +252,12 @@ def test_two_jobs_train_at_once_in_two_racks(tmp_path: Path) -> None:
         with ThreadPoolExecutor(2) as pool:
             models = list(pool.map(RackJob.run, jobs))
         plane.before = lambda: None
-        for job, model in zip(jobs, models, strict=True):
-            assert model == expected(job.pushes).tobytes()
-        again = stack.enter_context(controller_process(tmp_path, socket))
+        for trained, model in zip(jobs, models, strict=True):
+            assert model == expected(trained.pushes).tobytes()
+        again = stack.enter_context(guarded_controller(tmp_path, port, authority, access))
         operator = Operator(again.address, WAIT_S)
-        assert [operator.wait_ready(job, 1, WAIT_S).epoch for job in (1, 2)] == [1, 1]
+        assert [operator.wait_ready(number, 1, WAIT_S).epoch for number in (1, 2)] == [1, 1]
+        assert all(switch.written == 0 for switch in operator.switches())
         counts = {(each.switch, each.job, each.reason) for each in operator.stats().counts}
         assert {("leaf0", 1, "aggregated"), ("leaf1", 2, "aggregated")} <= counts
         assert {("leaf0", 1, "foreign"), ("leaf1", 2, "foreign")} <= counts
@@ -219,7 +269,7 @@ def server_bytes(leaves: dict[str, list[str]], tmp_path: Path) -> int:
     server, *_ = leaves["leaf0"]
     workers = [host for hosts in leaves.values() for host in hosts if host != server]
     tmp_path.mkdir()
-    with fabric(leaf_spine(leaves)) as found, controlled(found, tmp_path) as (process, _):
+    with fabric(leaf_spine(leaves)) as found, controlled(found, tmp_path) as process:
         plane = SharedDataPlane(found)
         job = RackJob(1, server, sorted(workers), found, plane, process, seed=31)
         assert job.run() == expected(job.pushes).tobytes()

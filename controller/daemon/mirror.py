@@ -89,10 +89,11 @@ class Mirror:
             wanted += [fy.P4MulticastGroupEntry(), fy.P4CloneSessionEntry(DRAIN_SESSION)]
         self._have = {}
         self._is_blind = not self.reads_replication
-        found = self.switch.read(wanted)
-        async for entity in found:  # type: ignore[attr-defined]  # finsy annotates a coroutine
-            message = _canonical(entity.encode(self.p4info))
-            self._have[_key(message)] = message
+        for each in wanted:  # one at a time: a call may take ten seconds, all together take longer
+            found = self.switch.read(each)
+            async for entity in found:  # type: ignore[attr-defined]  # finsy annotates a coroutine
+                message = _canonical(entity.encode(self.p4info))
+                self._have[_key(message)] = message
 
     def holds(self, part: Part) -> bool:
         """Whether all of a part stands as it should."""
