@@ -190,7 +190,7 @@ def test_random_gradients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             outs = [switch.push(rank, record) for switch in switches]
             assert outs[0] == outs[1]
             batch.append(frame(f"10.0.0.{2 + rank}", SERVER, record.tobytes()))
-            if len(batch) == 40:  # in which cells are asked for ahead, also for shorter packets
+            if len(batch) == 40:
                 batch[20:] = [raw[: rng.randrange(len(raw))] for raw in batch[20:]]
                 sent = [switch.inject_batch(2, batch, 2)[1] for switch in both.each()]
                 assert sent[0] == sent[1]

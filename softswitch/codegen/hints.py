@@ -2,8 +2,9 @@
 
 Where a roll finds its cells is often said by numbers that change seldom (those of a job, a flow, a
 port) and by fields of the packet. What was true of the last packet is taken for true of the next
-ones: while one is processed, the cells of one that comes later in its batch are already fetched. A
-wrong guess costs a little time and changes nothing.
+ones of the same length: while one is processed, the cells of one that comes later in its batch are
+already fetched. A wrong guess costs a little time and changes nothing. Only batches from interfaces
+are treated so: after the kernel has received one, the caches are its own.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class HintCode:
 
     def save(self) -> Iterator[str]:
         """Yield the statements that keep what is true of this packet."""
+        yield "c->hint_length = p->x.len;"
         for i, (kind, text, _) in enumerate(self.kept):
             value = text.removeprefix(" = ")
             match kind:

@@ -171,9 +171,6 @@ uint64_t ss_inject_batch(struct ss_ctx *c, uint32_t port, const uint8_t *data,
         for (uint32_t i = 0; i < count; i++) {
             struct ss_buf *b
                 = ss_packet(c, port, data + offsets[i], (uint32_t)(offsets[i + 1] - offsets[i]));
-            const uint32_t ahead = i + SS_HINT_AHEAD;
-            if (ahead < count)
-                ss_hint(c, data + offsets[ahead], offsets[count] - offsets[ahead]);
             if (b)
                 ss_process_fully(c, b);
         }

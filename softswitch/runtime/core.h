@@ -173,6 +173,7 @@ struct ss_ctx {
     struct ss_io *io;
     struct ss_log *log;
     uint64_t hints[SS_HINT_WORDS];
+    uint32_t hint_length; /* of the packet that they are of: others are not asked for */
     struct ss_phv phv, clone_phv, copy_phv;
 };
 

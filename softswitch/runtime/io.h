@@ -50,9 +50,8 @@ static int ss_port_receive(struct ss_ctx *c, struct ss_port *port)
         io->rx_missing = (unsigned)n;
     for (int i = 0; i < n; i++) {
         const struct mmsghdr *msg = &io->rx_msgs[i];
-        if (i + SS_HINT_AHEAD < n)
-            ss_hint(c, io->rx_bufs[i + SS_HINT_AHEAD]->start,
-                    msg[SS_HINT_AHEAD].msg_len + SS_SLACK);
+        if (i + SS_HINT_AHEAD < n && msg[SS_HINT_AHEAD].msg_len == c->hint_length)
+            ss_hint(c, io->rx_bufs[i + SS_HINT_AHEAD]->start, c->hint_length + SS_SLACK);
         if (io->sees_own && io->rx_from[i].sll_pkttype == PACKET_OUTGOING)
             continue;
         if (msg->msg_hdr.msg_flags & MSG_TRUNC) {
