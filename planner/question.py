@@ -138,10 +138,14 @@ def in_words(answer: Answer) -> list[str]:
     """The answer in sentences."""
     question, passed = answer.question, answer.passage
     alone_ms = question.job.profile.iteration.seconds * 1e3
-    squeezed = f", gradients compressed {question.ratio:g}×" if question.ratio > 1 else ""
+    how = question.job.scheme.name
+    if question.ratio > 1:
+        how += f", gradients compressed {question.ratio:g}×"
+    if question.job.slowest_bps < question.rate_bps:
+        how += f", the slowest worker at {rate_text(question.job.slowest_bps)}"
     lines = [
         f"At {rate_text(question.rate_bps)} with {_count(question.workers, 'worker')} "
-        f"({question.job.scheme.name}{squeezed}) the scaling factor is "
+        f"({how}) the scaling factor is "
         f"{passed.scaling_factor:.4f}: an iteration of {alone_ms:.1f} ms takes "
         f"{passed.overhead_s * 1e3:.1f} ms more.",
         _verdict(answer),
@@ -172,13 +176,14 @@ def _remedies(answer: Answer) -> str:
         ways.append(f"{answer.ratio:.3g}× compression")
     if answer.rate_bps is not None:
         ways.append(f"links of {rate_text(answer.rate_bps)}")
-    others = {
-        name: factor
+    known = ("libra", answer.question.job.scheme.name)
+    others = [
+        name
         for name, factor in answer.schemes.items()
-        if factor >= answer.question.target
-        and name not in ("libra", answer.question.job.scheme.name)
-    }
-    ways += [f"the scheme {name}" for name in others]
+        if factor >= answer.question.target and name not in known
+    ]
+    if others:
+        ways.append(f"the scheme{'s' * (len(others) > 1)} {', '.join(others)}")
     if not ways:
         return "Neither compression, faster links nor another scheme reaches it."
     return f"{answer.question.target:g} is reached by {', or '.join(ways)}."
