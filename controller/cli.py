@@ -15,6 +15,7 @@ from rich.table import Table
 
 from bench.cli import app as bench_app
 from controller.cli_controller import controller, token
+from controller.cli_direct import run_topology
 from controller.cli_doctor import completion, doctor
 from controller.cli_identify import identify
 from controller.cli_job import app as job_app
@@ -27,6 +28,7 @@ from controller.placing.methods import METHODS
 from controller.targets import EMULATED
 from host_stack.errors import LibraError
 from host_stack.progress import BSP, FORMS
+from mininet_topos.direct_run import DirectOptions
 from mininet_topos.faults import FaultPlan
 from mininet_topos.options import MODES, RunOptions
 from mininet_topos.outcome import audit_lines, fault_lines, scale_lines
@@ -170,6 +172,17 @@ def run(
             "dense part by all-reduce; see docs/pytorch.md."
         ),
     ] = DEFAULTS.framework,
+    topo: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Run the traffic of a planned topology instead (libra plan topology --emit); "
+            "--link-mbps, --seed, --out and --json hold.",
+        ),
+    ] = None,
+    topo_seconds: Annotated[
+        float, typer.Option(help="With --topo: how long the traffic should take, simulated.")
+    ] = DirectOptions.seconds,
     out: Annotated[Path, typer.Option(help="Folder of results.")] = DEFAULTS.out,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Also write run.json to this file.")
@@ -180,6 +193,9 @@ def run(
     Ends with run.json, plots and report.html in OUT/<time>; OUT/latest points there.
     """
     check_file("--json", json_path)
+    if topo is not None:
+        run_topology(DirectOptions(topo, link_mbps, topo_seconds, seed, out), json_path)
+        return
     options = RunOptions(
         dataset=dataset,
         model=model or default_model(dataset),
