@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from planner.errors import PlanError
+from planner.topology.cost import COSTS, Prices, equal_cost_bps
 from planner.topology.fabrics import PATHS, Direct, Fabric, Oversubscribed, Switched, expander
 from planner.topology.finder import Demand, FinderOptions, find_topology
+from planner.topology.reconfigurable import Reconfigurable
 
 RACK = 16
 OVERSUBSCRIPTION = 2.0
+SIP_ML_SWITCHING_MS = 0.025
+SIP_ML_REFRESH_MS = 1.0
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Setting:
         seed: of random networks.
         paths: that share a transfer over direct links.
         finder: of `topoopt`; None for the usual one.
+        prices: for the fat-tree of equal cost; None for those of the planner.
 
     """
 
@@ -33,6 +38,7 @@ class Setting:
     seed: int = 1
     paths: int = PATHS
     finder: FinderOptions | None = None
+    prices: Prices | None = None
 
     @property
     def servers(self) -> int:
@@ -66,10 +72,36 @@ def _topoopt(setting: Setting) -> Fabric:
     return Direct(topology, setting.rate_bps, paths=setting.paths)
 
 
+def _fat_tree(setting: Setting) -> Fabric:
+    """One interface a server, as fast as a fat-tree of the topology's cost allows."""
+    prices = setting.prices or Prices.load()
+    usd = COSTS["topoopt"](prices, setting.degree, setting.rate_bps)
+    return Switched(setting.servers, equal_cost_bps(prices, usd), "fat-tree")
+
+
+def _ocs(setting: Setting) -> Fabric:
+    return Reconfigurable(setting.servers, setting.degree, setting.rate_bps, forwarding=True)
+
+
+def _sip_ml(setting: Setting) -> Fabric:
+    """Fast switching, no forwarding."""
+    return Reconfigurable(
+        setting.servers,
+        setting.degree,
+        setting.rate_bps,
+        refresh_ms=SIP_ML_REFRESH_MS,
+        switching_ms=SIP_ML_SWITCHING_MS,
+        name="sip-ml",
+    )
+
+
 FABRICS: Mapping[str, Callable[[Setting], Fabric]] = {
     "ideal": _ideal,
+    "fat-tree": _fat_tree,
     "oversubscribed": _oversubscribed,
     "expander": _expander,
+    "ocs": _ocs,
+    "sip-ml": _sip_ml,
     "topoopt": _topoopt,
 }
 

@@ -8,6 +8,7 @@ all rates are constant, so nothing is approximated but packets, windows and prop
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,15 @@ class Outcome:
     events: int
 
 
+@runtime_checkable
+class Simulating(Protocol):
+    """A network that changes while an iteration runs, and so runs it itself."""
+
+    def simulate(self, graph: TaskGraph, resolution_ms: float) -> Outcome:
+        """Run a task graph, as `simulate` does."""
+        ...
+
+
 def simulate(graph: TaskGraph, fabric: Fabric, *, resolution_ms: float = 0.0) -> Outcome:
     """Run a task graph over a fabric.
 
@@ -60,10 +70,12 @@ def simulate(graph: TaskGraph, fabric: Fabric, *, resolution_ms: float = 0.0) ->
             f"a task graph of {graph.servers} servers on a network of {fabric.servers}: they "
             "must be as many"
         )
-    return _Run(graph, fabric, resolution_ms).to_end()
+    if isinstance(fabric, Simulating):
+        return fabric.simulate(graph, resolution_ms)
+    return Run(graph, fabric, resolution_ms).to_end()
 
 
-class _Run:
+class Run:
     """The state of a simulation; arrays by task (t), by device (g) and by flow (f)."""
 
     def __init__(self, graph: TaskGraph, fabric: Fabric, resolution_ms: float) -> None:
@@ -109,8 +121,11 @@ class _Run:
         self.rates = np.zeros(0)
         self.changed = self.rise = False
         self.shared_at = 0.0
+        self.alarm = np.inf
+        """When rates change without a flow or a task that ends."""
 
     def to_end(self) -> Outcome:
+        """Run all tasks."""
         self._begin(np.flatnonzero(self.waits == 0))
         while len(self.timed) or len(self.active):
             self._advance()
@@ -127,10 +142,11 @@ class _Run:
         with np.errstate(divide="ignore"):
             need = self.left[self.active] / self.rates
         step = min(need.min(initial=np.inf), self.timer.min(initial=np.inf) - self.now)
-        if not np.isfinite(step):
-            raise PlanError("the network gives a flow no rate at all: a link has no capacity")
         if self.rise:
             step = min(step, self.shared_at + self.resolution_ms - self.now)
+        step = min(step, self.alarm - self.now)
+        if not np.isfinite(step):
+            raise PlanError("the network gives a flow no rate at all: a link has no capacity")
         step = max(step, 0.0)
         self.now += step
         self.left[self.active] -= self.rates * step

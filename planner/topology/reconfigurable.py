@@ -1,0 +1,160 @@
+"""Networks that are rewired while they run: optical circuits that follow the demand.
+
+Each interface of a server holds one circuit out and one in. At every rewiring the circuits are
+chosen for the bytes that wait: rounds of the heaviest assignment of senders to receivers, what
+was given a circuit counting less in the next round. Nothing is carried while mirrors move.
+
+An AllReduce is a ring in the order of its members, each of whose hops moves its bytes by itself.
+Without forwarding a flow waits for a circuit of its own; with it, flows take the fewest hops.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from planner.topology.fabrics import BITS_PER_BYTE_MS, Flow, needs_no_network
+from planner.topology.fluid import Outcome, Run
+from planner.topology.loads import ring_bytes
+from planner.topology.matching import DISCOUNTS
+from planner.topology.maxmin import Floats, Ints, Uses, max_min_rates
+from planner.topology.routing import ShortestPaths
+from planner.topology.taskgraph import Message, TaskGraph, Transfer
+
+
+class Reconfigurable:
+    """Servers at an optical circuit switch.
+
+    Flows are over "links" that name pairs of servers; which circuits carry them is for the run.
+
+    Args:
+        servers, degree, rate_bps: n, d, and the rate of a circuit.
+        refresh_ms: between two looks at the demand.
+        switching_ms: during which nothing is carried.
+        forwarding: whether servers forward for each other.
+        name: for people.
+
+    """
+
+    def __init__(
+        self,
+        servers: int,
+        degree: int,
+        rate_bps: float,
+        *,
+        refresh_ms: float = 50.0,
+        switching_ms: float = 10.0,
+        forwarding: bool = False,
+        name: str = "ocs",
+    ) -> None:
+        self.name = name
+        self.servers = servers
+        self.degree = degree
+        self.circuit = rate_bps / BITS_PER_BYTE_MS
+        self.refresh_ms = refresh_ms
+        self.switching_ms = switching_ms
+        self.forwarding = forwarding
+        self.capacity: Floats = np.full(servers * servers, degree * self.circuit)
+
+    def flows(self, message: Message) -> list[Flow]:
+        """One flow for a transfer, one for each hop of a ring."""
+        if needs_no_network(message):
+            return []
+        if isinstance(message, Transfer):
+            pair = message.source * self.servers + message.to
+            return [Flow.over(message.size_bytes, [pair])]
+        members = sorted(message.members)
+        size = ring_bytes(message.size_bytes, len(members))
+        hops = pairwise([*members, members[0]])
+        return [Flow.over(size, [a * self.servers + b]) for a, b in hops]
+
+    def transfer_loads(self, matrix: Floats) -> Floats:
+        """Bytes between servers, as if every pair had circuits."""
+        apart: Floats = (matrix - np.diag(np.diag(matrix))).ravel()
+        return apart
+
+    def simulate(self, graph: TaskGraph, resolution_ms: float) -> Outcome:
+        """Run a task graph with circuits that follow its demand."""
+        return _Rewired(graph, self, resolution_ms).to_end()
+
+    def circuits(self, waiting: Floats) -> Counter[tuple[int, int]]:
+        """Circuits for the bytes that wait between servers, float64, (n, n)."""
+        weights = waiting.copy()
+        chosen: Counter[tuple[int, int]] = Counter()
+        if self.forwarding and self.degree > 1:  # one ring keeps everyone reachable
+            chosen.update((i, (i + 1) % self.servers) for i in range(self.servers))
+        for _ in range(self.degree - bool(chosen)):
+            for a, b in zip(*linear_sum_assignment(weights, maximize=True), strict=True):
+                if weights[a, b] > 0:
+                    pair = (int(a), int(b))
+                    chosen[pair] += 1
+                    weights[pair] *= DISCOUNTS["artifact"](chosen[pair])
+        return chosen
+
+
+class _Rewired(Run):
+    """A run whose circuits are chosen anew from time to time."""
+
+    def __init__(self, graph: TaskGraph, fabric: Reconfigurable, resolution_ms: float) -> None:
+        super().__init__(graph, fabric, resolution_ms)
+        self._fabric = fabric
+        self._pair = self.uses.link  # one use a flow
+        self._circuits: Counter[tuple[int, int]] = Counter()
+        self._dark_until = 0.0
+        self._looked_at = -np.inf
+        self._paths: ShortestPaths | None = None
+
+    def _share(self) -> None:
+        """Rewire when it is time to, and find rates over the circuits that there are."""
+        if not (self.changed or self.rise or self.now >= self.alarm):
+            return
+        waits = len(self.active) > 0
+        if waits and self.now >= self._looked_at + self._fabric.refresh_ms - 1e-9:
+            self._rewire()
+        dark = self.now < self._dark_until - 1e-9
+        self.rates = np.zeros(len(self.active)) if dark else self._rates()
+        self.changed = self.rise = False
+        self.shared_at = self.now
+        self.alarm = np.inf
+        if waits:
+            self.alarm = self._dark_until if dark else self._looked_at + self._fabric.refresh_ms
+
+    def _rewire(self) -> None:
+        servers = self._fabric.servers
+        waiting = np.bincount(
+            self._pair[self.active], self.left[self.active], minlength=servers * servers
+        )
+        circuits = self._fabric.circuits(waiting.reshape(servers, servers))
+        self._looked_at = self.now
+        if circuits != self._circuits:
+            self._circuits = circuits
+            self._dark_until = self.now + self._fabric.switching_ms
+            graph = nx.DiGraph(list(circuits))
+            graph.add_nodes_from(range(servers))
+            self._paths = ShortestPaths(graph) if self._fabric.forwarding else None
+
+    def _rates(self) -> Floats:
+        """Fair rates over circuits; zero for flows that have none."""
+        index = {pair: i for i, pair in enumerate(self._circuits)}
+        capacity = self._fabric.circuit * np.array(list(self._circuits.values()), dtype=float)
+        ways = [self._way(pair, index) for pair in self._pair[self.active].tolist()]
+        rates = np.zeros(len(self.active))
+        carried = np.flatnonzero([len(way) for way in ways])
+        if len(carried):
+            lengths = [len(ways[i]) for i in carried]
+            link: Ints = np.array([each for i in carried for each in ways[i]], dtype=np.int64)
+            first = np.concatenate([[0], np.cumsum(lengths)])
+            rates[carried] = max_min_rates(Uses(first, link, np.ones(len(link))), capacity)
+        return rates
+
+    def _way(self, pair: int, index: dict[tuple[int, int], int]) -> list[int]:
+        source, to = divmod(pair, self._fabric.servers)
+        if (source, to) in index:
+            return [index[source, to]]
+        if self._paths is None:
+            return []
+        return [index[hop] for hop in pairwise(self._paths.paths(source, to, 1)[0])]
