@@ -1,4 +1,4 @@
-"""What the commands of the planner are given in the same words: jobs, and files to write."""
+"""A job, as the commands of the planner are given it: by a file or by options."""
 
 from __future__ import annotations
 
@@ -12,12 +12,6 @@ from planner.units import parse_rate_bps
 
 DEGREE = 4
 RATE_BPS = 100e9
-
-
-def refuse_folder(option: str, path: Path | None) -> None:
-    """Raise PlanError when a file to write cannot be one."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise PlanError(f"{option} {path}: it must be a file in a folder that exists")
 
 
 def described(

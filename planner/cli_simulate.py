@@ -10,7 +10,8 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from planner.cli_given import described, refuse_folder
+from controller.outputs import check_file
+from planner.cli_given import described
 from planner.description import ASSUMED_DEVICE, JobDescription
 from planner.errors import PlanError
 from planner.models import KNOWN
@@ -66,7 +67,7 @@ def simulate_command(
 
     A switched network gives each server one link with the rate of all its interfaces.
     """
-    refuse_folder("--json", json_path)
+    check_file("--json", json_path)
     if not 0 <= resolution_ms < float("inf"):
         raise PlanError(f"--resolution-ms {resolution_ms}: allowed are numbers from 0")
     given = described(job, model, servers, degree or 1, bandwidth, devices, batch, flops)

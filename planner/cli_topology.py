@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from planner.cli_given import described, refuse_folder
+from controller.outputs import check_file
+from planner.cli_given import described
 from planner.description import ASSUMED_DEVICE
 from planner.errors import PlanError
 from planner.models import KNOWN
@@ -116,8 +117,8 @@ def topology(
     Give a --job or a --model to search strategies too, a --taskgraph to take its traffic as it
     is, or --servers alone for data parallelism.
     """
-    refuse_folder("--json", json_path)
-    refuse_folder("--emit", emit)
+    check_file("--json", json_path)
+    check_file("--emit", emit)
     if rings not in RINGS:
         raise PlanError(f"unknown rings {rings!r}; known are {', '.join(RINGS)}")
     console = Console()

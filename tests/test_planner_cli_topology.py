@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from host_stack.errors import BadInput
 from planner.cli import app
 from planner.errors import PlanError
 from planner.topology.finder import AllReduceDemand, Demand, FinderOptions, find_topology
@@ -102,7 +103,7 @@ def test_a_published_iteration(tmp_path: Path) -> None:
 def test_what_is_refused(arguments: list[str], message: str) -> None:
     """With what is allowed."""
     done = libra(*arguments)
-    assert isinstance(done.exception, PlanError)
+    assert isinstance(done.exception, BadInput)
     assert message in str(done.exception)
 
 

@@ -127,7 +127,7 @@ class _Rewired(Run):
         servers = self._fabric.servers
         waiting = np.bincount(
             self._pair[self.active], self.left[self.active], minlength=servers * servers
-        )
+        ).astype(np.float64)
         circuits = self._fabric.circuits(waiting.reshape(servers, servers))
         self._looked_at = self.now
         if circuits != self._circuits:
