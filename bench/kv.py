@@ -104,8 +104,11 @@ def _process(argv: Sequence[str], environment: dict[str, str]) -> Iterator[subpr
         process.communicate()
 
 
-def compile_pslite(build: Path, folder: Path) -> Path:
-    """Compile the C++ node against a build folder of ps-lite; `BadInput` where that fails."""
+NODE = Path(__file__).with_name("kv_pslite.cc")
+
+
+def compile_pslite(build: Path, folder: Path, source: Path = NODE) -> Path:
+    """Compile a C++ program against a build folder of ps-lite; `BadInput` where that fails."""
     compiler = os.environ.get("CXX") or shutil.which("c++")
     try:
         cache = (build / "CMakeCache.txt").read_text()
@@ -114,19 +117,18 @@ def compile_pslite(build: Path, folder: Path) -> Path:
     home = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.+)$", cache, re.MULTILINE)
     if compiler is None or home is None:
         raise BadInput("a C++ compiler and a build of ps-lite by cmake are needed")
-    program = folder / "kv_pslite"
+    program = folder / source.stem
     done = subprocess.run(
         [
             *(compiler, "-O2", "-std=c++11", "-I", f"{home[1]}/include", "-o", str(program)),
-            *(str(Path(__file__).with_name("kv_pslite.cc")), str(build / "libpslite.a")),
-            *("-lzmq", "-lprotobuf", "-lpthread"),
+            *(str(source), str(build / "libpslite.a"), "-lzmq", "-lprotobuf", "-lpthread"),
         ],
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise BadInput(f"kv_pslite.cc does not compile: {done.stderr.strip().splitlines()[0]}")
+        raise BadInput(f"{source.name} does not compile: {done.stderr.strip().splitlines()[0]}")
     return program
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from host_stack.codec import Codec
@@ -14,6 +16,7 @@ from host_stack.kv.ids import Role
 from host_stack.kv.node import Node
 from host_stack.scapy_transport import ScapyTransport
 from host_stack.transport import BatchTransport, Transport, open_udp
+from host_stack.worker import OnPushed, Worker
 
 TRANSPORTS = ("batch", "scapy")
 
@@ -48,3 +51,38 @@ def _config(job: Job, role: Role, address: str) -> KVConfig:
         node_host=address,
         key=JobKey.load(Path(job.key_file)) if job.key_file else None,
     )
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A worker of a job and its UDP transport."""
+
+    worker: Worker
+    transport: Transport
+
+
+@contextmanager
+def connected(
+    job: Job,
+    rank: int,
+    on_pushed: OnPushed = lambda tag, step, keys, gradients: None,
+    *,
+    multicast: bool = True,
+) -> Iterator[Connection]:
+    """The worker of a rank in the job's network; this host must have the job's address of it.
+
+    In the end it waits for all others; after an exception it leaves at once. A process that
+    receives multicast has the UDP port of its host to itself. Without `multicast` several workers
+    may share a host that has several addresses; the rows of UPDATEs are then fetched.
+    """
+    address = job.worker_address(rank)
+    transport = open_transport(job, address, groups=(job.group,) if multicast else ())
+    node = worker_node(job, address)
+    try:
+        connection = Connection(Worker(job, rank, transport, node, on_pushed), transport)
+        node.start()
+        yield connection
+        node.finalize()
+    finally:
+        node.close()
+        transport.close()

@@ -84,6 +84,14 @@ class Job:
             raise BadInput(f"rank {rank}: the job has workers 0 to {len(self.workers) - 1}")
         return self.workers[rank]
 
+    def rank_of(self, address: str) -> int:
+        """The rank of the worker at an address; `BadInput` if the job has none there."""
+        if address not in self.workers:
+            raise BadInput(
+                f"address {address!r}: the workers of the job are at {', '.join(self.workers)}"
+            )
+        return self.workers.index(address)
+
     def at(self, epoch: int, fraction_bits: int) -> Job:
         """The same job in another epoch, with its scale."""
         return replace(self, epoch=epoch, fraction_bits=fraction_bits)

@@ -151,6 +151,10 @@ class Progress:
             self._final.add(rank)
         self._waiting.add(rank)
 
+    def leave(self, rank: int) -> None:
+        """Do not wait for a rank that makes no steps."""
+        self._final.add(rank)
+
     def is_waiting(self, rank: int) -> bool:
         """Whether a rank has completed its step and was not told to go on."""
         return rank in self._waiting

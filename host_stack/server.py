@@ -25,6 +25,7 @@ from host_stack.kv.message import KVPairs
 from host_stack.kv.node import Node
 from host_stack.kv.server import KVMeta, KVServer
 from host_stack.layout import make_tag, split_tag
+from host_stack.plain import PlainPushes, is_plain
 from host_stack.progress import BSP, Consistency, Progress
 from host_stack.pulls import Pulls
 from host_stack.standing import OpenRound, Tally
@@ -110,6 +111,7 @@ class Server:
         self._reported_at = 0.0
         self._changed: deque[bytes] = deque(maxlen=KEPT_ROUNDS)
         self._waiting: dict[int, _Waiting] = {}
+        self._plain = PlainPushes(parameters, optimizer)
         self._kv = KVServer(node)
         self._pulls = Pulls(self._kv, parameters)
         self._begin(incarnation)
@@ -192,6 +194,8 @@ class Server:
         """Open the rounds anew in another epoch: nothing that has come for them counts any more."""
         self._incarnation = incarnation
         self._progress.restart()
+        for rank in self._plain.ranks:
+            self._progress.leave(rank)
         self._changed.clear()
         self._waiting.clear()
         self._open = {self.round: OpenRound(), self.round + 1: OpenRound()}
@@ -249,12 +253,26 @@ class Server:
         if len(keys) and int(pairs.keys[-1]) >= self._job.num_keys:
             self.counters["unknown_key"] += 1
             return
-        if request.push and request.pull:
+        if request.push and is_plain(request):
+            self._on_plain(request, pairs, server)
+        elif request.push and request.pull:
             self.counters["bad_push"] += 1
         elif request.push:
             self._on_push(request, keys, pairs, server)
         else:
             self._pulls.take(request, pairs.keys, self.round)
+
+    def _on_plain(self, request: KVMeta, pairs: KVPairs, server: KVServer) -> None:
+        """A push of a worker that has not joined, and speaks ps-lite alone."""
+        rank = self._rank_of.get(request.sender)
+        if rank is None or self._joined.get(rank) or len(pairs.vals) != len(pairs.keys):
+            self.counters["bad_push"] += 1
+            return
+        self._plain.apply(rank, pairs)
+        self._progress.leave(rank)
+        self.counters["plain_keys"] += len(pairs.keys)
+        values = self.parameters[pairs.keys.astype(np.int64)] if request.pull else None
+        server.response(request, None if values is None else KVPairs(pairs.keys, values))
 
     def _on_push(self, request: KVMeta, keys: KeyIndex, pairs: KVPairs, server: KVServer) -> None:
         """Add a push into an open round, once for each worker and step (its priority).
@@ -380,7 +398,7 @@ class Server:
         self._optimizer.apply(self.parameters, aggregate.keys.astype(np.uint64), aggregate.sums)
         self._on_phase("update", self.round)
         applied = time.monotonic()
-        changed = self._hot.send_updates(closing, aggregate.keys, self.parameters)
+        changed = self._hot.send_updates(closing, self._moved(aggregate.keys), self.parameters)
         self._close(changed)
         commit = Commit(
             closing,
@@ -396,6 +414,11 @@ class Server:
         self._on_commit(commit, self.parameters, aggregate)
         if time.monotonic() - self._reported_at >= REPORT_EVERY_S:
             self._report()
+
+    def _moved(self, keys: KeyIndex) -> KeyIndex:
+        """The keys of a round (int64[n], ascending), and those that changed between rounds."""
+        touched = self._plain.take_touched().astype(np.int64)
+        return np.union1d(keys, touched) if len(touched) else keys
 
     def _close(self, changed: IntArray) -> None:
         """Go to the next round, in the planned incarnation if there is one."""

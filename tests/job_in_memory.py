@@ -243,6 +243,8 @@ class MemoryJob:
         self.applied: list[Aggregate] = []
         self.records: list[Record] = []
         self._consistency = consistency
+        self.rounds = len(pushes) if consistency == BSP else None
+        """After which the server ends; None: when the workers say so."""
         self.outcome = Outcome(
             np.zeros(num_keys, np.float32), [], {}, [[] for _ in range(self._workers)], 0
         )
@@ -302,7 +304,7 @@ class MemoryJob:
                 resumed=self._saved.steps if resumed else None,
             )
             node.start()
-            server.run(len(self.pushes) if self._consistency == BSP else None)
+            server.run(self.rounds)
         except Crashed:
             node.close()
             return False

@@ -22,6 +22,7 @@ from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray
 from host_stack.incarnation import Incarnation, Incarnations, OwnIncarnations
 from host_stack.job import Job
+from host_stack.kv.scheduler import MAX_LIFETIME_S
 from host_stack.placement import Placement
 from host_stack.server import Server
 from workloads.optimizers import Optimizer, make_optimizer
@@ -111,9 +112,10 @@ def serve(given: argparse.Namespace) -> None:
         emit("ready", round=round_, epoch=first.epoch)
         node.start()
         server.run()
+        # Workers that make no steps may still push.
+        node.finalize(MAX_LIFETIME_S)
         sha256 = model_sha256(server.parameters)
         emit("done", model_sha256=sha256, counters=server.statistics())
-        node.finalize()
         transport.close()
     if given.save is not None:
         np.save(given.save, server.parameters)

@@ -12,7 +12,9 @@
 docs/pytorch.md has a whole program. This package needs the extra `libra-ina[torch]`.
 """
 
-from host_stack.torch.errors import Rewound, TableError, TorchMissing
+from host_stack.connect import Connection, connected
+from host_stack.errors import Rewound
+from host_stack.torch.errors import TableError, TorchMissing
 
 try:
     import torch as _torch  # noqa: F401 - only whether it is there
@@ -23,7 +25,7 @@ except ImportError as error:
     ) from error
 
 from host_stack.torch.dense import DenseReducer, dense_parameters
-from host_stack.torch.environment import Connection, Place, connected, join_group
+from host_stack.torch.environment import Place, join_group
 from host_stack.torch.exchange import SparseExchange
 from host_stack.torch.optimizer import LibraOptimizer
 from host_stack.torch.tables import Tables, find_tables

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch.distributed as dist
 
-from host_stack.connect import open_transport, worker_node
 from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.kv.config import address_of_interface
 from host_stack.kv.errors import KVConfigError
-from host_stack.transport import Transport
-from host_stack.worker import OnPushed, Worker
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -76,38 +73,3 @@ def interface_of(address: str) -> str | None:
             if address_of_interface(name) == address:
                 return name
     return None
-
-
-@dataclass(frozen=True)
-class Connection:
-    """A worker of a job and its UDP transport."""
-
-    worker: Worker
-    transport: Transport
-
-
-@contextmanager
-def connected(
-    job: Job,
-    rank: int,
-    on_pushed: OnPushed = lambda tag, step, keys, gradients: None,
-    *,
-    multicast: bool = True,
-) -> Iterator[Connection]:
-    """The worker of a rank in the job's network; this host must have the job's address of it.
-
-    In the end it waits for all others; after an exception it leaves at once. A process that
-    receives multicast has the UDP port of its host to itself. Without `multicast` several workers
-    may share a host that has several addresses; the rows of UPDATEs are then fetched.
-    """
-    address = job.worker_address(rank)
-    transport = open_transport(job, address, groups=(job.group,) if multicast else ())
-    node = worker_node(job, address)
-    try:
-        connection = Connection(Worker(job, rank, transport, node, on_pushed), transport)
-        node.start()
-        yield connection
-        node.finalize()
-    finally:
-        node.close()
-        transport.close()

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from host_stack.errors import BadInput
 from host_stack.fixedpoint import IntArray, MaskArray
-from host_stack.incarnation import Moved
 from host_stack.placement import Keys
-from host_stack.torch.errors import Rewound, TableError
+from host_stack.stepping import Stepping
+from host_stack.torch.errors import TableError
 from host_stack.torch.tables import Tables
 from host_stack.worker import NOTHING, RoundTimes, Worker
 
@@ -24,17 +23,20 @@ class SparseExchange:
     Rows of which all keys are hot are current after every step, since the server multicasts them.
     The others are fetched when they are asked for, once for each step.
 
-    Attributes:
-        step: the next one to push, from 0.
     """
 
     def __init__(self, worker: Worker, tables: Tables) -> None:
         """Of a worker that steps under BSP. Binds the tables to the worker's parameters."""
-        self.step = 0
+        self._stepping = Stepping(worker)
         self._worker = worker
         self._tables = tables
         self._version = -1
         tables.bind(worker.parameters)
+
+    @property
+    def step(self) -> int:
+        """The next one to push, from 0."""
+        return self._stepping.step
 
     def start(self) -> int:
         """Join the job; return the step to begin with.
@@ -42,9 +44,9 @@ class SparseExchange:
         Raises:
             PushFailed: the server does not answer.
         """
-        self.step = self._worker.start()
+        step = self._stepping.start()
         self._forget()
-        return self.step
+        return step
 
     def require(self, rows: Mapping[str, IntArray]) -> None:
         """Make int64[n] rows of tables current.
@@ -70,11 +72,7 @@ class SparseExchange:
         keys, gradients = self._tables.take_gradients(scale)
         wanted = {} if next_rows is None else {n: _distinct(some) for n, some in next_rows.items()}
         next_keys = self._tables.keys_of(wanted) if wanted else NOTHING
-        try:
-            times = self._worker.push_round(self.step, keys, gradients, next_keys)
-        except Moved as moved:
-            raise Rewound(moved.steps, self.step) from None
-        self.step += 1
+        times = self._stepping.push(keys, gradients, next_keys)
         self._forget()
         if self._worker.is_current:
             self._note(wanted)
@@ -99,12 +97,7 @@ class SparseExchange:
             BadInput: no step was made.
             Rewound, PushFailed: as `require`.
         """
-        if not self.step:
-            raise BadInput("a job ends behind its first step; none was made")
-        try:
-            self._worker.end(self.step - 1)
-        except Moved as moved:
-            raise Rewound(moved.steps, self.step) from None
+        self._stepping.end()
 
     def _stale(self, name: str, rows: IntArray) -> IntArray:
         """Those of int64[n] rows that are not current, ascending and distinct."""
@@ -117,18 +110,8 @@ class SparseExchange:
 
     def _fetch(self, rows: Mapping[str, IntArray]) -> None:
         """Get the values of int64[n] rows, of all hot keys too where these are not known."""
-        keys = self._tables.keys_of(rows)
-        while True:
-            try:
-                if self._worker.is_current:
-                    self._worker.pull(keys)
-                else:
-                    self._worker.fetch(keys)
-                break
-            except Moved as moved:
-                if moved.steps != self.step:
-                    raise Rewound(moved.steps, self.step) from None
-                self._forget()
+        if self._stepping.fetch(self._tables.keys_of(rows)):
+            self._forget()
         self._note(rows)
 
     def _forget(self) -> None:

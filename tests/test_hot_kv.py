@@ -1,0 +1,195 @@
+"""`KVWorker` in a job: hot keys through the network's switch, plain workers beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.kv import compile_pslite
+from host_stack.connect import worker_node
+from host_stack.errors import BadInput
+from host_stack.hot_kv import HotKVWorker, kv_worker
+from host_stack.kv import KVConfig, KVServer, KVUsageError, KVWorker, Node, Role
+from host_stack.worker import Worker
+from tests.job_in_memory import MemoryJob, make_job
+from tests.kv_jobs import LIMIT_S, AddingStore, config, start_scheduler, together
+from tests.memory_network import Faults
+from tests.test_job import F, direct
+
+NUM_KEYS = 60
+KEYS = np.array([0, 1, 5, 40], np.uint64)
+OTHERS = np.array([1, 2, 40, 59], np.uint64)
+ONES = np.ones(4, np.float32)
+
+Program = Callable[[HotKVWorker | KVWorker], None]
+
+
+class KVJob(MemoryJob):
+    """A job whose workers run programs of `KVWorker`; the model is the sum of all gradients."""
+
+    def __init__(self, programs: list[Program | None], hot: int, faults: Faults | None = None):
+        nothing = np.zeros(0, np.uint64), np.zeros(0, np.float32)
+        workers = len(programs)
+        super().__init__([[nothing] * workers], NUM_KEYS, hot, direct(workers, faults), F)
+        self._programs = programs
+        self.rounds = None
+
+    def _work(self, rank: int) -> bool:
+        program = self._programs[rank]
+        if program is None:
+            return self._plain(rank)
+        address = self.job.workers[rank]
+        node = worker_node(self.job, address)
+        worker = HotKVWorker(Worker(self.job, rank, self.network.transport(address), node))
+        node.start()
+        assert worker.start() == 0
+        program(worker)
+        worker.end()
+        node.finalize()
+        return True
+
+    def _plain(self, rank: int) -> bool:
+        """A worker that knows nothing of jobs."""
+        host, port = self.job.scheduler
+        node = Node(
+            KVConfig(Role.WORKER, host, port, len(self._programs), 1, self.job.workers[rank])
+        )
+        node.start()
+        worker = KVWorker(node)
+        for step in range(20):
+            worker.wait(worker.push(KEYS, ONES))
+            assert worker.wait(worker.pull(KEYS)).vals[3] >= step + 1
+        assert worker.wait(worker.push_pull(KEYS, ONES)).vals[3] >= 21
+        node.finalize(LIMIT_S)
+        return True
+
+
+def alternating(worker: HotKVWorker | KVWorker) -> None:
+    """Push and pull in turns: every pull sees the pushes before it."""
+    out = np.zeros(4, np.float32)
+    for step in range(1, 6):
+        first = worker.push(KEYS, ONES)
+        second = worker.push(OTHERS, ONES)
+        worker.wait(worker.pull(KEYS, out))
+        assert worker.done(first)
+        assert worker.done(second)
+        assert (out >= step * np.array([1, 2, 1, 2])).all()
+
+
+def test_the_same_program_runs_with_and_without_a_job() -> None:
+    """Sums are right, whichever keys are hot, on a network with faults."""
+    for hot in (0, 3, NUM_KEYS):
+        faults = Faults(loss=0.05, duplication=0.05, reordering=0.05, seed=hot)
+        job = KVJob([alternating, alternating], hot, faults)
+        job.run()
+        wanted = np.zeros(NUM_KEYS, np.float32)
+        wanted[KEYS.astype(int)] += 10
+        wanted[OTHERS.astype(int)] += 10
+        assert job.outcome.parameters.tolist() == wanted.tolist()
+        assert (job.outcome.counters.get("fallback_added", 0) > 0) == (hot > 0)
+        assert len(job.commits) == 5
+    port, done = start_scheduler(1, 1)
+    server = Node(config(Role.SERVER, port, 1, 1))
+    worker = Node(config(Role.WORKER, port, 1, 1))
+    together(server.start, worker.start)
+    KVServer(server).set_request_handle(AddingStore())
+    alternating(KVWorker(worker))
+    together(server.finalize, worker.finalize)
+    done.result(LIMIT_S)
+
+
+def test_workers_may_make_different_numbers_of_steps() -> None:
+    """One that has ended is not waited for; callbacks run, and pushes without a wait count."""
+    called: list[int] = []
+
+    def long(worker: HotKVWorker | KVWorker) -> None:
+        for step in range(4):
+            worker.wait(worker.push(KEYS, ONES, callback=lambda step=step: called.append(step)))
+        worker.push(KEYS, ONES)
+
+    def short(worker: HotKVWorker | KVWorker) -> None:
+        assert worker.wait(worker.push_pull(OTHERS, ONES)).vals[3] == 1
+
+    job = KVJob([long, short], 30)
+    job.run()
+    assert called == [0, 1, 2, 3]
+    assert job.outcome.parameters[[0, 1, 2, 40, 59]].tolist() == [5, 6, 1, 6, 1]
+
+
+def test_plain_workers_take_the_cold_path_for_all_keys() -> None:
+    """Their pushes count at once, and the hot values of the others follow."""
+    seen: list[float] = []
+
+    def program(worker: HotKVWorker | KVWorker) -> None:
+        for _ in range(5):
+            worker.wait(worker.push(KEYS, ONES))
+            seen.append(float(worker.wait(worker.pull(KEYS)).vals[0]))
+
+    job = KVJob([program, None], 30)
+    job.run()
+    assert job.outcome.parameters[KEYS.astype(int)].tolist() == [26] * 4
+    assert 0 < job.outcome.counters["plain_keys"] <= 21 * 4
+    assert seen == sorted(seen)
+
+
+@pytest.mark.skipif("PSLITE_DIR" not in os.environ, reason="PSLITE_DIR names no build of ps-lite")
+def test_a_cpp_worker_pushes_into_the_same_job(tmp_path: Path) -> None:
+    """A program of the C++ library beside one whose hot keys travel apart."""
+    source = Path(__file__).with_name("plain_worker.cc")
+    program = compile_pslite(Path(os.environ["PSLITE_DIR"]), tmp_path, source)
+
+    class CppJob(KVJob):
+        def _plain(self, rank: int) -> bool:
+            host, port = self.job.scheduler
+            variables = {
+                "DMLC_ROLE": "worker",
+                "DMLC_PS_ROOT_URI": host,
+                "DMLC_PS_ROOT_PORT": str(port),
+                "DMLC_NODE_HOST": self.job.workers[rank],
+                "DMLC_NUM_WORKER": "2",
+                "DMLC_NUM_SERVER": "1",
+            }
+            subprocess.run([program], env=os.environ | variables, check=True, timeout=LIMIT_S)
+            return True
+
+    job = CppJob([alternating, None], 30)
+    job.run()
+    assert job.outcome.parameters[[0, 1, 2, 5, 40, 59]].tolist() == [25, 30, 5, 25, 30, 5]
+
+
+@pytest.mark.parametrize(
+    ("keys", "vals", "words"),
+    [
+        (KEYS, np.ones(8, np.float32), "8 values of float32 for 4 keys"),
+        (KEYS, np.ones(4), "float64"),
+        (KEYS[::-1], ONES, "sorted and unique"),
+    ],
+)
+def test_what_has_no_cell_is_refused(keys: np.ndarray, vals: np.ndarray, words: str) -> None:
+    """Before anything is sent."""
+    job = make_job(1, NUM_KEYS, F, 9)
+    node = worker_node(job, job.workers[0])
+    worker = HotKVWorker(Worker(job, 0, None, node))
+    with pytest.raises(KVUsageError, match=words):
+        worker.push(keys, vals)
+    with pytest.raises(KVUsageError, match="vals_out"):
+        worker.pull(KEYS, np.ones(3, np.float32))
+    with pytest.raises(KVUsageError, match="no request has timestamp 0"):
+        worker.wait(0)
+    with pytest.raises(BadInput, match="none was made"):
+        worker.end()
+    node.close()
+
+
+def test_the_environment_names_the_job(tmp_path: Path) -> None:
+    """And the worker in it, by address."""
+    make_job(1, NUM_KEYS, F, 9).save(tmp_path / "job.json")
+    environ = {"LIBRA_JOB": str(tmp_path / "job.json"), "DMLC_NODE_HOST": "192.0.2.9"}
+    words = r"'192\.0\.2\.9': the workers of the job are at"
+    with pytest.raises(BadInput, match=words), kv_worker(environ):
+        pass
