@@ -17,6 +17,7 @@ import pytest
 from controller.byte_model import PULL_BYTES
 from controller.placing.measure import measure
 from host_stack.placement import Placement
+from planner.from_run import load_run, predict_run
 from workloads.workload import Workload
 
 SMALL = [
@@ -81,6 +82,18 @@ def test_three_modes_train_the_same_model(tmp_path: Path) -> None:
     assert (folder / "report.html").stat().st_size > 1000
     assert list(folder.glob("*.png"))
     check_byte_model(summary, folder)
+    check_prediction(folder)
+
+
+def check_prediction(folder: Path) -> None:
+    """The planner takes the bytes of a real run apart, each where it belongs."""
+    found = {each.name: each for each in predict_run(load_run(folder))}
+    sizes = {name: each.profile.traffic for name, each in found.items()}
+    assert all(each.here.low_s <= each.here.round_s <= each.here.high_s for each in found.values())
+    assert sizes["libra"].drained > 0
+    assert sizes["fallback"].drained == sizes["server-only"].drained == 0
+    assert sizes["libra"].push < sizes["fallback"].push < sizes["server-only"].push
+    assert sizes["server-only"].update < 0.1 * sizes["server-only"].values
 
 
 def check_byte_model(summary: dict, folder: Path) -> None:
