@@ -15,7 +15,7 @@ import pytest
 from controller.artifacts import PROGRAMS, Artifact
 from host_stack.wire import DrainFormat
 from softswitch import compiler
-from softswitch.codegen import generate, unit
+from softswitch.codegen import generate, rolls, unit
 from softswitch.codegen.flow import Flow
 from softswitch.codegen.plan import Plan
 from softswitch.codegen.rolls import plan
@@ -56,6 +56,22 @@ def test_what_copies_share_stays_out_of_loops() -> None:
             if depends:
                 b.run(f"look{k}", [assign(field("md", "other"), field("md", "sum"))])
         assert bool(plan(load_program(b.json())).rolls) is not depends
+
+
+def test_hopeless_programs_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks alike everywhere, and never is, does not take time without end."""
+    tried = []
+
+    def refuse(*args: object) -> None:
+        tried.append(args)
+
+    b = ProgramBuilder()
+    b.header("md", [["x", 32, False], ["y", 32, False]], metadata=True)
+    for k in range(200):
+        b.run(f"mix{k}", [assign(field("md", "x"), op("^", field("md", "y"), const(k)))])
+    monkeypatch.setattr(rolls, "_with", refuse)
+    assert plan(load_program(b.json())).rolls == ()
+    assert len(tried) == rolls.MAX_FAILURES
 
 
 def test_flow_within_a_copy() -> None:

@@ -22,6 +22,11 @@ Mask = str | None
 MAX_EXPANSION = 8
 """Assignments that are followed back to say which cells are touched."""
 
+ROLLED = frozenset(
+    ["assign", "register_read", "register_write", "add_header", "remove_header", "no_op"]
+)
+"""Primitives that can be done for many copies at once."""
+
 _REDUCTIONS = frozenset(["|", "&", "^", "+"])
 _NEUTRAL = {"|": "0", "^": "0", "+": "0", "&": "-UINT64_C(1)"}
 

@@ -35,7 +35,7 @@ class LookupCode:
         layouts = [KeyLayout(table) for table in tables]
         if any(_form(table) != _form(first) for table in tables):
             raise NotAlike
-        if first.with_counters or first.support_timeout or first.meter or first.profile:
+        if not has_plain_entries(first):
             raise NotAlike
         numbers = [table.index for table in tables]
         rows = self._key_rows(tables)
@@ -150,6 +150,12 @@ class LookupCode:
         yield "at_ = ss_v_load(a_);"
         yield "hit_ = ss_m_of(found_);"
         yield f"e_ = ss_v_entry(at_, sizeof(struct ss_entry{table.index}));"
+
+
+def has_plain_entries(table: Table) -> bool:
+    """Return True for a table with a key whose entries are actions and nothing else."""
+    direct = table.with_counters or table.support_timeout or table.meter or table.profile
+    return bool(table.keys) and not direct
 
 
 def _form(table: Table) -> object:

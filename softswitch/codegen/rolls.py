@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from softswitch.codegen import locality
 from softswitch.codegen.alike import Simplifier, shape
 from softswitch.codegen.columns import NotAlike
+from softswitch.codegen.copies import ROLLED
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.hints import HintCode
 from softswitch.codegen.layout import Layout
@@ -25,6 +26,7 @@ from softswitch.codegen.locality import (
     node_actions,
     node_fields,
 )
+from softswitch.codegen.lookups import has_plain_entries
 from softswitch.codegen.plan import Hint, Plan, Roll
 from softswitch.codegen.ranges import Ranges
 from softswitch.codegen.rolled import RolledCode, edges_of, writes
@@ -35,6 +37,9 @@ from softswitch.program import Pipeline, Program
 
 MAX_LENGTH = 256
 """Nodes of a copy."""
+
+MAX_FAILURES = 50
+"""Candidates of a pipeline that cannot be made before no more are tried: that takes time."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +56,13 @@ def plan(program: Program) -> Plan:
     expressions = Expressions(layout)
     made = Plan()
     for pipeline in (program.ingress, program.egress):
-        finder, start = _Finder(program, pipeline), 0
-        while start < len(pipeline.nodes):
+        finder, start, failures = _Finder(program, pipeline), 0, 0
+        while start < len(pipeline.nodes) and failures < MAX_FAILURES:
             candidate = finder.longest(start)
             extended = None
             if candidate is not None:
                 extended = _with(expressions, finder, candidate, made)
+                failures += extended is None
             if candidate is None or extended is None:
                 start += 1
                 continue
@@ -129,7 +135,14 @@ class _Finder:
         self.program = program
         self.pipeline = pipeline
         simplify = Simplifier(Ranges(Layout(program)))
-        self.shapes = [_shape(program, node, simplify) for node in pipeline.nodes]
+        numbers: dict[Hashable, int] = {}
+        self.shapes = [
+            numbers.setdefault(
+                _shape(program, node, simplify) if _can_roll(program, node) else ("single", i),
+                len(numbers),
+            )
+            for i, node in enumerate(pipeline.nodes)
+        ]
         self.fields = [set(node_fields(program, node)) for node in pipeline.nodes]
         self.headers = [_node_headers(program, node) for node in pipeline.nodes]
         self.others = set(locality.shared_fields(program))
@@ -216,6 +229,16 @@ def _node_headers(program: Program, node: Node) -> set[int]:
     if isinstance(node, TableNode):
         found.update(key.header for key in program.tables[node.table].keys)
     return found
+
+
+def _can_roll(program: Program, node: Node) -> bool:
+    """Return False for a node that does what no roll can."""
+    actions = [program.actions[a] for a in node_actions(program, node)]
+    if any(p.op not in ROLLED for action in actions for p in action.primitives):
+        return False
+    if isinstance(node, ConditionNode) or fixed_call(program, node) is not None:
+        return True
+    return isinstance(node, TableNode) and has_plain_entries(program.tables[node.table])
 
 
 def _shape(program: Program, node: Node, simplify: Simplifier) -> Hashable:
