@@ -21,7 +21,7 @@ from bench.conditions import conditions
 from controller.key_counts import KeyCounts
 from controller.placing.cooccurrence import by_cooccurrence
 from controller.placing.documents import Documents
-from controller.placing.pairs import pair_rows
+from controller.placing.pairs import PAIRED_ROWS, pair_rows
 from host_stack.codec import Index
 from host_stack.fixedpoint import IntArray
 from host_stack.layout import MAX_ROWS, Layout
@@ -29,7 +29,6 @@ from host_stack.placement import Keys, Placement, heat_based
 
 SCHEMA = 1
 LAYOUT = Layout(lanes=32, rows=MAX_ROWS, window=256, program=1)
-PAIRS = 16
 PUSH_SHARE = 10
 """A push has one of so many hot keys."""
 KEYS_OF_A_DOCUMENT = 200
@@ -64,7 +63,8 @@ def run(effort: Effort, say: Say) -> dict[str, Any]:
             row = {"step": name, "hot": hot, "keys": keys, **_race(contenders, keys, effort.turns)}
             rows.append(row)
             say(_line(row))
-    about = {"lanes": LAYOUT.lanes, "paired_rows": PAIRS, "turns": effort.turns, **conditions()}
+    about = {"lanes": LAYOUT.lanes, "paired_rows": PAIRED_ROWS, "turns": effort.turns}
+    about |= conditions()
     return {"schema": SCHEMA, "steps": rows, "conditions": about}
 
 
@@ -75,7 +75,7 @@ def _steps(hot: int) -> list[tuple[str, int, dict[str, tuple[Step, int]]]]:
     seen = np.concatenate(documents)
     ranked = np.arange(hot, dtype=np.uint64)
     placement = heat_based(ranked, LAYOUT)
-    paired = pair_rows(placement, min(PAIRS, placement.used_rows))
+    paired = pair_rows(placement, min(PAIRED_ROWS, placement.used_rows))
     push = np.sort(rng.choice(hot, hot // PUSH_SHARE, replace=False)).astype(np.intp)
     few = seen[:PLAIN_LIMIT].tolist()
     return [

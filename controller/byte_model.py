@@ -26,7 +26,7 @@ PUSH_BYTES = KEY_BYTES + VALUE_BYTES
 PULL_BYTES = 2 * KEY_BYTES + VALUE_BYTES
 """A cold key in a pull: the key asked for, key and value answered."""
 FLOAT_BYTES = 4
-DIGITS_BYTES = 8
+"""A cell in a DRAINED or an UPDATE."""
 
 UDP_FRAME_BYTES = 14 + 20 + 8
 """Ethernet, IPv4 and UDP."""
@@ -43,27 +43,29 @@ class RowCosts:
     """What a row costs beside its cells, in bytes.
 
     Attributes:
-        drain: of its DRAINED, and its share of the DRAIN that asked for it.
-        update: of its UPDATE.
+        request: of a DRAIN, which asks for up to `MAX_RUN` rows.
+        drained: of a DRAINED.
+        update: of an UPDATE.
     """
 
-    drain: float
-    update: float
+    request: int
+    drained: int
+    update: int
 
     @classmethod
     def of(cls, layout: Layout) -> RowCosts:
         """The costs with packets of a layout."""
         codec = Codec(layout)
-        request = UDP_FRAME_BYTES + DRAIN.itemsize
         return cls(
-            UDP_FRAME_BYTES + codec.drained_prefix + request / MAX_RUN,
+            UDP_FRAME_BYTES + DRAIN.itemsize,
+            UDP_FRAME_BYTES + codec.drained_prefix,
             UDP_FRAME_BYTES + codec.update_prefix,
         )
 
     @property
     def both(self) -> float:
-        """Of a row that is drained and updated."""
-        return self.drain + self.update
+        """Of a row that is drained and updated, one of `MAX_RUN` that are asked for at once."""
+        return self.request / MAX_RUN + self.drained + self.update
 
 
 def cold_bytes(keys: float) -> float:

@@ -22,7 +22,8 @@ from host_stack.codec import (
 from host_stack.errors import DrainFailed
 from host_stack.fixedpoint import IntArray, MaskArray
 from host_stack.job import Job
-from host_stack.layout import SERVER_RANK
+from host_stack.layout import SERVER_RANK, Layout
+from host_stack.placement import SecondCells, next_masks
 from host_stack.rtt import RttEstimator
 from host_stack.transport import Received, Transport, ipv4
 from host_stack.wire import DrainFormat, Op
@@ -79,6 +80,7 @@ class Drain:
         self,
         tag: int,
         rows: IntArray,
+        seconds: SecondCells,
         digits: MaskArray,
         deadline_s: float,
         on_other: Callable[[Received, MaskArray], None],
@@ -88,7 +90,8 @@ class Drain:
 
         Args:
             tag: epoch and round.
-            rows: the rows.
+            rows: the rows of first cells.
+            seconds: of each row, where its second cells are; the switch adds them.
             digits: bool[n], rows that are wanted as digits and not as finished float32.
             deadline_s: seconds without progress after which the drain fails.
             on_other: is given datagrams that are no answer to this drain, as (batch, bool mask).
@@ -98,7 +101,7 @@ class Drain:
         Raises:
             DrainFailed: the switch did not answer in time.
         """
-        state = _Pending(rows, digits)
+        state = _Pending(rows, seconds, digits)
         cells: list[DrainedCells] = []
         progress = time.monotonic()
         while not state.answered.all():
@@ -130,11 +133,16 @@ class Drain:
         wanted = np.concatenate([late, state.fresh(room)])
         if not len(wanted):
             return
-        firsts, counts = _runs(np.sort(wanted), state.rows, state.digits)
+        wanted = np.sort(wanted)
+        begins, counts = runs(
+            state.rows[wanted], state.seconds.at(wanted), state.digits[wanted], self._codec.layout
+        )
+        firsts = wanted[begins]
         requests = np.zeros(len(firsts), DRAIN)
         fill_header(requests["header"], Op.DRAIN, job=self._job.job, worker=SERVER_RANK, tag=tag)
         requests["row"] = state.rows[firsts]
         requests["rows"] = counts
+        requests["header"]["seq"] = state.seconds.at(firsts).words
         requests["format"] = np.where(state.digits[firsts], DrainFormat.DIGITS, DrainFormat.FLOAT32)
         data = requests.view(np.uint8).reshape(len(requests), DRAIN.itemsize)
         lengths = np.full(len(requests), DRAIN.itemsize, np.int64)
@@ -162,6 +170,7 @@ class Drain:
         as_digits = records["format"] == DrainFormat.DIGITS
         good &= (state.rows[index] == records["row"]) & state.open()[index]
         good &= as_digits == state.digits[index]
+        good &= records["header"]["seq"] == state.seconds.words[index]
         good &= self._known_cells(records, good)
         at = np.flatnonzero(good)
         # Of two answers for a row in one batch, the first counts.
@@ -205,8 +214,9 @@ class Drain:
 class _Pending:
     """Which rows of a drain were asked for and answered; all arrays are of the drain's length."""
 
-    def __init__(self, rows: IntArray, digits: MaskArray) -> None:
+    def __init__(self, rows: IntArray, seconds: SecondCells, digits: MaskArray) -> None:
         self.rows = rows
+        self.seconds = seconds
         self.digits = digits
         self.answered = np.zeros(len(rows), np.bool_)
         self.asked_again = np.zeros(len(rows), np.bool_)
@@ -230,15 +240,33 @@ class _Pending:
         return float(self.asked_at[self.open()].min(initial=np.inf)) + rto_s
 
 
-def _runs(
-    wanted: NDArray[np.intp], rows: IntArray, digits: MaskArray
+def runs(
+    rows: IntArray, seconds: SecondCells, digits: MaskArray, layout: Layout
 ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """Split ascending indices into runs of adjacent rows of one format, at most MAX_RUN long."""
-    breaks = (np.diff(rows[wanted]) != 1) | (np.diff(digits[wanted].astype(np.int8)) != 0)
-    run_start = np.concatenate([[0], np.flatnonzero(breaks) + 1])
-    run_length = np.diff(np.concatenate([run_start, [len(wanted)]]))
+    """Split rows into runs that one DRAIN each asks for.
+
+    Rows of a run are adjacent, of one format, and either none of them has second cells, or these
+    are in adjacent rows too and masks go round: each is the one before it, rotated left by a bit.
+
+    Args:
+        rows: int64[n], ascending.
+        seconds: their second cells.
+        digits: bool[n], rows wanted as digits.
+        layout: of the switch.
+
+    Returns:
+        intp[m], where runs begin, and int64[m], how long they are, at most `MAX_RUN`.
+    """
+    masks = seconds.masks
+    paired = masks != 0
+    follows = (np.diff(rows) == 1) & (digits[1:] == digits[:-1]) & (paired[1:] == paired[:-1])
+    follows &= ~paired[1:] | (
+        (np.diff(seconds.rows) == 1) & (masks[1:] == next_masks(masks[:-1], layout))
+    )
+    run_start = np.concatenate([[0], np.flatnonzero(~follows) + 1])
+    run_length = np.diff(np.concatenate([run_start, [len(rows)]]))
     pieces = -(-run_length // MAX_RUN)
     nth = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     starts = np.repeat(run_start, pieces) + nth * MAX_RUN
     counts = np.minimum(MAX_RUN, np.repeat(run_start + run_length, pieces) - starts)
-    return wanted[starts], counts.astype(np.int64)
+    return starts.astype(np.intp), counts.astype(np.int64)

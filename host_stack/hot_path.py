@@ -18,6 +18,7 @@ from host_stack.fixedpoint import FloatArray, IntArray, MaskArray
 from host_stack.incarnation import Incarnation
 from host_stack.job import Job
 from host_stack.layout import SERVER_RANK, make_tag
+from host_stack.placement import SecondCells
 from host_stack.transport import Received, Transport, ipv4, send_all
 from host_stack.wire import Op
 
@@ -71,13 +72,18 @@ class HotPath:
         summed_here = aggregator.touched()[self._hot_keys]
         in_row = np.zeros(self._placement.used_rows, np.bool_)
         in_row[self._placement.rows[summed_here]] = True
-        pairs = self._placement.pairs
-        in_row[pairs.seconds] = in_row[pairs.rows]
-        in_row |= self._job.drain_digits
+        if self._job.drain_digits:
+            # What cannot round does not add second cells either: their rows come by themselves.
+            in_row[:] = True
+            seconds = SecondCells.none(len(rows))
+        else:
+            rows = self._placement.first_rows(rows)
+            seconds = self._placement.second_cells(rows)
         parts = self._drain.run(
             make_tag(self._job.epoch, round_),
             rows,
-            in_row[rows] | self._placement.exact_rows(rows),
+            seconds,
+            in_row[rows],
             self._job.timeouts_s["drain"],
             lambda received, mask: self.take(received, mask, round_),
             on_wait,

@@ -70,6 +70,11 @@ class Layout:
         return cls(**fields)
 
     @property
+    def lane_bits(self) -> int:
+        """Bits that name a lane."""
+        return self.lanes.bit_length() - 1
+
+    @property
     def cells(self) -> int:
         """Cells of one bank: how many hot keys fit on the switch."""
         return self.lanes * self.rows

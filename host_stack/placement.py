@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from host_stack.codec import Index
+from host_stack.distinct import distinct
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import IntArray, MaskArray
 from host_stack.layout import Layout
@@ -62,6 +63,40 @@ class RowPairs:
             raise BadInput("a row is in two pairs")
         if np.isin(first_rows, self.seconds).any():
             raise BadInput("a key is placed in a row of second cells")
+
+
+@dataclass(frozen=True)
+class SecondCells:
+    """Where the second cells of the keys of some rows are.
+
+    Attributes:
+        rows: int64[n], their row.
+        masks: int64[n], how their lanes differ from those of the first cells; 0 where there are
+            none.
+    """
+
+    rows: IntArray
+    masks: IntArray
+
+    @classmethod
+    def none(cls, rows: int) -> Self:
+        """Of rows without second cells."""
+        return cls(np.zeros(rows, np.int64), np.zeros(rows, np.int64))
+
+    @property
+    def words(self) -> NDArray[np.uint32]:
+        """uint32[n]: row and mask as a DRAIN carries them, in the place of a sequence number."""
+        return (self.rows << 16 | self.masks).astype(np.uint32)
+
+    def at(self, index: Index) -> SecondCells:
+        """Those of some of the rows, by index."""
+        return SecondCells(self.rows[index], self.masks[index])
+
+
+def next_masks(masks: IntArray, layout: Layout) -> IntArray:
+    """The masks that follow int64[n] masks in a DRAIN: rotated left by a bit."""
+    high = layout.lane_bits - 1
+    return (masks << 1 | masks >> high) & (layout.lanes - 1)
 
 
 class Placement:
@@ -182,18 +217,24 @@ class Placement:
         table[self.pairs.rows[self._exchanges.order]] = np.arange(len(self.pairs))
         return table
 
-    def exact_rows(self, rows: IntArray) -> MaskArray:
-        """bool[n]: which of the distinct `rows` hold a part of a sum only, since both of a pair do.
+    @cached_property
+    def _first_row(self) -> NDArray[np.int64]:
+        """int64[rows in use]: the row of the first cells of the keys with a cell in a row."""
+        table = np.arange(max(1, self.used_rows))
+        table[self.pairs.seconds] = self.pairs.rows
+        return table
 
-        Rows of which the other one of the pair is not among `rows` hold whole sums.
-        """
-        partner = np.full(max(1, self.used_rows), -1, np.int64)
-        partner[self.pairs.rows] = self.pairs.seconds
-        partner[self.pairs.seconds] = self.pairs.rows
-        listed = np.zeros(len(partner) + 1, np.bool_)  # the last one stands for no partner
-        listed[rows] = True
-        exact: MaskArray = listed[partner[rows]]
-        return exact
+    def first_rows(self, rows: IntArray) -> IntArray:
+        """The rows, rising, of the first cells of all keys with a cell in `rows` (int64[n])."""
+        return distinct(self._first_row[rows])
+
+    def second_cells(self, rows: IntArray) -> SecondCells:
+        """Where the second cells of keys in `rows` (int64[n]) are."""
+        seconds = np.zeros(max(1, self.used_rows), np.int64)
+        masks = np.zeros_like(seconds)
+        seconds[self.pairs.rows] = self.pairs.seconds
+        masks[self.pairs.rows] = self.pairs.masks
+        return SecondCells(seconds[rows], masks[rows])
 
     def save(self, path: Path | BinaryIO) -> None:
         """Write the placement as .npz, schema 2 (docs/hot-parameters.md)."""

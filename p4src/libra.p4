@@ -16,6 +16,7 @@
 #include "include/window.p4"
 #include "include/leading_one.p4"
 #include "include/lane.p4"
+#include "include/partner.p4"
 #include "include/reply.p4"
 #include "include/forward.p4"
 
@@ -56,7 +57,8 @@
     else { row = md.row_base | (hdr.grad.row##i[ROW_BITS - 1:0] & md.row_mask); } \
     if (md.lanes_do != LANES_ADD || hdr.grad.used[i:i] == 1) { \
         cells##i.apply(hdr.libra.tag, md.lanes_do, row, hdr.grad.sign##i, magnitude##i, \
-                       md.float_bias, hdr.digits[i], hdr.floats[i]); \
+                       md.float_bias, md.partners[i:i], md.partner##i, hdr.digits[i], \
+                       hdr.floats[i]); \
     }
 
 control LibraIngress(inout headers_t hdr, inout metadata_t md,
@@ -65,6 +67,7 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
     Membership() membership;
     Open() open;
     Window() window;
+    Partner() partner;
     Reply() reply;
     Forward() forward;
     counter(REASONS, CounterType.packets) reasons;
@@ -130,20 +133,27 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                 } else if (hdr.drain.isValid() && md.local == 1) {
                     if (md.role != ROLE_SERVER || hdr.libra.tag[31:20] != md.epoch) {
                         md.reason = REASON_DRAIN_REFUSED;
-                    } else if ((hdr.drain.row & ~(bit<16>)md.row_mask) != 0) {
+                    } else if (((hdr.drain.row | SECOND_ROW) & ~(bit<16>)md.row_mask) != 0) {
                         md.reason = REASON_UNKNOWN_ROW;
                     } else if (hdr.drain.rows == 0 || hdr.drain.hops != 0
+                               || SECOND_MASK >= LANES
                                || hdr.drain.format > FORMAT_FLOAT32) {
                         md.reason = REASON_MALFORMED;
+                    } else if (SECOND_MASK != 0
+                               && standard_metadata.instance_type != INSTANCE_RESUBMITTED) {
+                        md.again = 1;
+                        md.lanes_do = LANES_READ_DIGITS;
+                        drain_row = md.row_base | hdr.libra.seq[ROW_BITS + 15:16];
                     } else {
                         md.reason = REASON_DRAINED;
                         md.lanes_do = LANES_READ_DIGITS;
                         if (hdr.drain.format == FORMAT_FLOAT32) {
                             md.lanes_do = LANES_READ_FLOAT32;
                         }
-                        drain_row = md.row_base | (hdr.drain.row[ROW_BITS - 1:0] & md.row_mask);
+                        drain_row = md.row_base | hdr.drain.row[ROW_BITS - 1:0];
                         if (hdr.drain.rows > 1) {
-                            clone_preserving_field_list(CloneType.I2E, DRAIN_SESSION, 0);
+                            clone_preserving_field_list(CloneType.I2E, DRAIN_SESSION,
+                                                        KEEP_NOTHING);
                         }
                     }
                 } else if (hdr.probe.isValid() && (hdr.libra.flags & FLAG_REPLY) == 0) {
@@ -162,11 +172,18 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                 if (md.lanes_do != LANES_IDLE) {
                     EACH_LANE(ADD_OR_READ)
                 }
+                if (md.again == 1) {
+                    partner.apply(hdr, md);
+                }
                 reply.apply(hdr, md);
             } else if (standard_metadata.parser_error != error.NoError) {
                 md.reason = REASON_MALFORMED;
             }
-            forward.apply(hdr, md, standard_metadata);
+            if (md.again == 1) {
+                resubmit_preserving_field_list(KEEP_PARTNERS);
+            } else {
+                forward.apply(hdr, md, standard_metadata);
+            }
         }
         if (md.reason != REASON_NONE) {
             reasons.count((bit<32>)(md.job_slot ++ md.reason));
@@ -180,11 +197,21 @@ control LibraEgress(inout headers_t hdr, inout metadata_t md,
     action next_row() {
         hdr.drain.row = hdr.drain.row + 1;
         hdr.drain.rows = hdr.drain.rows - 1;
-        recirculate_preserving_field_list(0);
+        recirculate_preserving_field_list(KEEP_NOTHING);
+    }
+
+    /* Its second cells are in the next row too, and their mask goes round by a bit. */
+    action next_second() {
+        hdr.libra.seq[31:16] = SECOND_ROW + 1;
+        hdr.libra.seq[LANE_BITS - 1:0] =
+            hdr.libra.seq[LANE_BITS - 2:0] ++ hdr.libra.seq[LANE_BITS - 1:LANE_BITS - 1];
     }
 
     apply {
         if (standard_metadata.instance_type == INSTANCE_INGRESS_CLONE) {
+            if (SECOND_MASK != 0) {
+                next_second();
+            }
             next_row();
         } else if (standard_metadata.instance_type == INSTANCE_REPLICATED
                    && standard_metadata.egress_port == standard_metadata.ingress_port) {

@@ -69,7 +69,7 @@ class HotCold:
     @property
     def server_in_hot(self) -> float:
         """DRAINED packets, once for all workers."""
-        return self.coverage * self.distinct * self._row(RowCosts.of(self._layout).drain)
+        return self.coverage * self.distinct * self._row(RowCosts.of(self._layout).drained)
 
     @property
     def server_out_hot(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from tests.memory_network import datagram, frame
 JOB, SLOT, EPOCH = 1, 1, 1
 SERVER, SWITCH, GROUP = "10.0.0.1", "10.0.0.254", "239.19.52.2"
 SERVER_PORT = 1
+F = 40
+"""Fraction bits of tests."""
 
 
 class Ports(Protocol):
@@ -56,6 +59,7 @@ class SwitchUnderTest:
 
     def __post_init__(self) -> None:
         self.codec = Codec(self.artifact.layout)
+        self._rounds = itertools.count()
         self._seq = [1] * self.workers
 
     def dataplane(self) -> DataPlane:
@@ -102,6 +106,10 @@ class SwitchUnderTest:
 
         return asyncio.run(read())
 
+    def next_round(self) -> int:
+        """The number of a round that was not used before."""
+        return next(self._rounds)
+
     # -- packets ----------------------------------------------------------------------------
 
     def send(self, port: int, destination: str, payload: bytes, **ip: Any) -> list[Out]:
@@ -117,9 +125,10 @@ class SwitchUnderTest:
         values: np.ndarray,
         round_: int = 0,
         seq: int | None = None,
+        lanes: np.ndarray | None = None,
     ) -> Records:
-        """One GRAD with gradient i in lane i, at rows[i]; NaN-boxed lanes are not left out."""
-        lanes = np.arange(len(values))
+        """One GRAD with gradient i in lane i, or lanes[i], at rows[i]."""
+        lanes = np.arange(len(values)) if lanes is None else lanes
         record = self.codec.encode_grads(
             np.zeros(len(values), np.intp), lanes, np.asarray(rows), values, 1
         )
@@ -135,13 +144,20 @@ class SwitchUnderTest:
         return self.send(2 + rank, SERVER, record.tobytes())
 
     def drain(
-        self, row: int, rows: int = 1, form: DrainFormat = DrainFormat.DIGITS, round_: int = 0
+        self,
+        row: int,
+        rows: int = 1,
+        form: DrainFormat = DrainFormat.DIGITS,
+        round_: int = 0,
+        second: int = 0,
+        mask: int = 0,
     ) -> list[Out]:
-        """Ask for rows as the server does."""
+        """Ask for rows as the server does; with a mask, for second cells as well."""
         record = np.zeros(1, DRAIN)
         tag = make_tag(EPOCH, round_)
         fill_header(record["header"], Op.DRAIN, job=JOB, worker=SERVER_RANK, tag=tag)
         record["row"], record["rows"], record["format"] = row, rows, form
+        record["header"]["seq"] = second << 16 | mask
         return self.send(SERVER_PORT, SWITCH, record.tobytes())
 
     def close(self, round_: int, port: int = SERVER_PORT, epoch: int = EPOCH) -> list[Out]:

@@ -125,6 +125,8 @@ def test_golden_bytes() -> None:
     assert bytes(header(Op.ACK, 77)).hex() == "1200000700030000005000090000004d"
     drain = header(Op.DRAIN) / layers.Drain(row=4, rows=2, format=1, switches=[])
     assert bytes(drain).hex() == "13000007000300000050000900000000000400020100"
+    paired = header(Op.DRAIN, 513 << 16 | 16) / layers.Drain(row=4, rows=2, format=1, switches=[])
+    assert bytes(paired).hex() == "13000007000300000050000902010010000400020100"
     hops = layers.Drain(row=4, rows=2, switches=["10.0.0.254"])
     assert bytes(hops).hex() == "0004000200010a0000fe"
     probe = layers.Probe(program=1, lanes=32, window=256, epoch=5, rows=8192)

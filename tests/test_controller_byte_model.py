@@ -56,15 +56,16 @@ def test_saved_bytes_of_one_key_by_hand() -> None:
     saved = saved_bytes(heat, 4, LAYOUT)
     # 99 bytes of frames and acknowledgements go with 1448 of a stream.
     cold = 4 * 32 * (1 + 99 / 1448)
-    assert saved.tolist() == pytest.approx([cold - 8 - (68 + 64) / 32], abs=1e-6)
+    assert saved.tolist() == pytest.approx([cold - 8 - (64 / 32 + 66 + 64) / 32], abs=1e-6)
 
 
 def test_row_costs_by_hand() -> None:
     """Headers as docs/wire.md has them, and a 32nd of a DRAIN, with 32 and with 64 lanes."""
     narrow = RowCosts.of(LAYOUT)
-    assert (narrow.drain, narrow.update) == (42 + 24 + 64 / 32, 42 + 22)
+    assert (narrow.request, narrow.drained, narrow.update) == (42 + 22, 42 + 24, 42 + 22)
+    assert narrow.both == 64 / 32 + 66 + 64
     wide = RowCosts.of(WIDE)
-    assert (wide.drain, wide.update) == (42 + 28 + 64 / 32, 42 + 26)
+    assert (wide.request, wide.drained, wide.update) == (42 + 22, 42 + 28, 42 + 26)
 
 
 def test_more_lanes_save_more() -> None:

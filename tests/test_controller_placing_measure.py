@@ -24,37 +24,45 @@ def test_conflicts_by_hand() -> None:
     assert conflicts(np.array([], np.int64), 8) == 0
 
 
-def drained_bytes(placement: Placement, used: set[tuple[int, int]]) -> tuple[int, float]:
-    """Rows and bytes of drains, from the cells (row, lane) in which something is."""
-    seconds = dict(zip(placement.pairs.rows, placement.pairs.seconds, strict=True))
-    partner = seconds | {second: row for row, second in seconds.items()}
-    rows = {row for row, _ in used}
-    total = 0.0
-    for row in rows:
-        cells = sum(other == row for other, _ in used)
-        total += FRAME + Codec(LAYOUT).drained_prefix + (FRAME + DRAIN.itemsize) / MAX_RUN
-        total += cells * (8 if partner.get(row) in rows else 4)
-    return len(rows), total
+def drained_bytes(placement: Placement, used: set[tuple[int, int]]) -> tuple[int, int, int]:
+    """Rows, DRAINs and bytes of a drain, from the cells (row, lane) in which something is.
+
+    Paired rows are the first ones; a DRAIN asks for up to 32 rows that follow each other.
+    """
+    pairs = placement.pairs
+    first = dict(zip(pairs.seconds.tolist(), pairs.rows.tolist(), strict=True))
+    mask = dict(zip(pairs.seconds.tolist(), pairs.masks.tolist(), strict=True))
+    merged = {(first.get(row, row), lane ^ mask.get(row, 0)) for row, lane in used}
+    rows = sorted({row for row, _ in merged})
+    requests, length = 0, 0
+    for at, row in enumerate(rows):
+        follows = at and rows[at - 1] == row - 1 and row != len(pairs) and length < MAX_RUN
+        length = length + 1 if follows else 1
+        requests += length == 1
+    total = requests * (FRAME + DRAIN.itemsize)
+    total += len(rows) * (FRAME + Codec(LAYOUT).drained_prefix) + 4 * len(merged)
+    return len(rows), requests, total
 
 
-@pytest.mark.parametrize("pairs", [0, 3])
+@pytest.mark.parametrize("pairs", [0, 3, 13])
 def test_bytes_of_a_round(pairs: int) -> None:
     """As the packets of drains and updates have them, and the cold keys of all workers."""
     placement = pair_rows(heat_based(np.arange(100, dtype=np.uint64), LAYOUT), pairs)
     rng = np.random.default_rng(5)
-    pushes = [np.sort(rng.choice(200, 60, replace=False)).astype(np.uint64) for _ in range(3)]
+    pushes = [np.sort(rng.choice(400, 40, replace=False)).astype(np.uint64) for _ in range(3)]
     used: set[tuple[int, int]] = set()
     for keys in pushes:
         packing = placement.pack(placement.find(keys)[1])
         used |= set(zip(packing.rows.tolist(), packing.lanes.tolist(), strict=True))
-    rows, drained = drained_bytes(placement, used)
+    rows, requests, drained = drained_bytes(placement, used)
     changed = np.unique(np.concatenate(pushes))
     changed = changed[changed < 100].astype(np.int64)
     updated = len(np.unique(changed // 8)) * (FRAME + Codec(LAYOUT).update_prefix)
     cold = sum(int((keys >= 100).sum()) for keys in pushes)
     cost = measure(placement, [pushes, pushes])
     assert cost.rows_touched == rows
-    assert cost.hot_bytes == pytest.approx(drained + updated + 4 * len(changed))
+    assert cost.requests == requests
+    assert cost.hot_bytes == drained + updated + 4 * len(changed)
     assert cost.server_bytes == pytest.approx(cost.hot_bytes + cold_bytes(cold))
     assert cost.cold_keys == pytest.approx(cold / 3)
 

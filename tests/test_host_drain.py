@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from host_stack import drain as module
 from host_stack.codec import Codec, DrainedCells
-from host_stack.drain import MAX_OUTSTANDING, MAX_RUN, Drain
+from host_stack.drain import MAX_OUTSTANDING, MAX_RUN, Drain, runs
 from host_stack.errors import DrainFailed
 from host_stack.job import Job
+from host_stack.placement import Placement, SecondCells, next_masks
 from host_stack.rtt import RttEstimator
 from host_stack.transport import Received, ipv4
 from host_stack.wire import DrainFormat
 from tests.host_support import LAYOUT, Datagram, ScriptedTransport, VirtualTime
+from tests.placements import pushes_of
 
 SWITCH, SERVER = "10.0.0.254", "10.0.0.1"
 TAG = 3 << 20 | 17
@@ -35,7 +37,7 @@ Cells = dict[int, int]
 
 
 def contents(row: int) -> Cells:
-    """What the scripted switch holds in a row; every eighth row is empty."""
+    """What the scripted switch answers for a row; every eighth row is empty."""
     if row % 8 == 5:
         return {}
     return {lane: (row << 26) * (-1) ** lane + lane for lane in range(32) if (row + lane) % 3}
@@ -72,6 +74,12 @@ def requested(packet: bytes) -> tuple[range, DrainFormat]:
     return range(row, row + rows), DrainFormat(form)
 
 
+def partners(packet: bytes) -> tuple[int, int]:
+    """The second row and the mask of the first row that a DRAIN asks for."""
+    second, mask = struct.unpack(">HH", packet[12:16])
+    return second, mask
+
+
 def answering(
     answer: Callable[[int, DrainFormat, int], Iterable[Datagram]],
 ) -> ScriptedTransport:
@@ -80,11 +88,15 @@ def answering(
 
     def script(packet: bytes, destination: int) -> Iterable[Datagram]:
         assert destination == ipv4(SWITCH)
-        assert packet[:16] == HEADER.pack(0x13, 0, 7, 0xFFFF, 0, TAG, 0)
+        assert packet[:12] == HEADER.pack(0x13, 0, 7, 0xFFFF, 0, TAG, 0)[:12]
         rows, form = requested(packet)
-        for row in rows:
+        second, mask = partners(packet)
+        for step, row in enumerate(rows):
             asked[row] += 1
-            yield from answer(row, form, asked[row])
+            word = struct.pack(">HH", second + step, mask) if mask else bytes(4)
+            for source, data in answer(row, form, asked[row]):
+                yield source, data[:12] + word + data[16:] if mask else data
+            mask = int(next_masks(np.array([mask]), LAYOUT)[0])
 
     return ScriptedTransport(script)
 
@@ -114,12 +126,17 @@ class Others:
 
 
 def run(
-    drain: Drain, rows: list[int], digits: list[bool] | None = None, deadline_s: float = 5.0
+    drain: Drain,
+    rows: list[int],
+    digits: list[bool] | None = None,
+    deadline_s: float = 5.0,
+    seconds: SecondCells | None = None,
 ) -> tuple[list[DrainedCells], Others]:
     """Drain rows, as float32 unless told otherwise."""
     others = Others()
     wanted = np.array(digits if digits is not None else [False] * len(rows), np.bool_)
-    return drain.run(TAG, np.array(rows, np.int64), wanted, deadline_s, others), others
+    partner = SecondCells.none(len(rows)) if seconds is None else seconds
+    return drain.run(TAG, np.array(rows, np.int64), partner, wanted, deadline_s, others), others
 
 
 def cells_of(parts: list[DrainedCells]) -> dict[tuple[int, int], tuple[str, float]]:
@@ -186,6 +203,47 @@ def test_runs_split_at_gaps_at_formats_and_at_their_limit() -> None:
         (range(91, 93), DrainFormat.DIGITS),
         (range(95, 96), DrainFormat.DIGITS),
     ]
+
+
+def test_runs_of_paired_rows() -> None:
+    """Second rows follow each other and masks go round; anything else begins a new run."""
+    pairs = {0: (100, 8), 1: (101, 16), 2: (102, 1), 3: (103, 1), 4: (105, 2), 6: (107, 8)}
+    rows = [*range(6), 6, 7]
+    seconds = SecondCells(
+        np.array([pairs.get(row, (0, 0))[0] for row in rows]),
+        np.array([pairs.get(row, (0, 0))[1] for row in rows]),
+    )
+    transport = answering(honest)
+    parts, _ = run(Drain(JOB, transport, Codec(LAYOUT), PLACED), rows, seconds=seconds)
+    assert cells_of(parts) == expected(rows, [False] * len(rows))
+    asked = [(requested(packet)[0], *partners(packet)) for packet in transport.sent]
+    assert asked == [
+        (range(3), 100, 8),
+        (range(3, 4), 103, 1),
+        (range(4, 5), 105, 2),
+        (range(5, 6), 0, 0),
+        (range(6, 7), 107, 8),
+        (range(7, 8), 0, 0),
+    ]
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(case=pushes_of(), digits=st.integers(0, 2**16 - 1))
+def test_runs_ask_for_what_is_wanted(case: tuple[Placement, np.ndarray], digits: int) -> None:
+    """Rows, seconds and masks that a switch derives from the runs are those of the placement."""
+    placement, index = case
+    rows = placement.first_rows(placement.pack(index).rows)
+    seconds, wanted = placement.second_cells(rows), (digits >> rows & 1).astype(np.bool_)
+    begins, counts = runs(rows, seconds, wanted, placement.layout)
+    found = []
+    for begin, count in zip(begins.tolist(), counts.tolist(), strict=True):
+        mask = seconds.masks[begin : begin + 1]
+        for step in range(count):
+            second = int(seconds.rows[begin]) + step if mask[0] else 0
+            found.append((int(rows[begin]) + step, second, int(mask[0]), bool(wanted[begin])))
+            mask = next_masks(mask, placement.layout)
+    told = zip(rows.tolist(), seconds.rows.tolist(), seconds.masks.tolist(), wanted, strict=True)
+    assert found == [(row, second, mask, bool(form)) for row, second, mask, form in told]
 
 
 def test_the_link_is_not_flooded() -> None:
@@ -287,6 +345,22 @@ def test_a_cell_without_a_key_is_not_taken() -> None:
     parts, _ = run(drain, [2, 3])
     assert cells_of(parts) == expected([2, 3], [False, False])
     assert drain.stats.unknown_cells == 1
+
+
+def test_an_answer_without_second_cells_is_not_taken() -> None:
+    """What was summed from other cells than those asked for is asked for again."""
+    seconds = SecondCells(np.array([9]), np.array([4]))
+
+    def script(packet: bytes, _destination: int) -> list[Datagram]:
+        answer = drained(2, requested(packet)[1], contents(2))
+        words = [bytes(4), struct.pack(">HH", 9, 8), struct.pack(">HH", 8, 4), packet[12:16]]
+        return [(SWITCH, answer[:12] + words[len(transport.sent) - 1] + answer[16:])]
+
+    transport = ScriptedTransport(script)
+    drain = fast_drain(transport)
+    parts, _ = run(drain, [2], seconds=seconds)
+    assert cells_of(parts) == expected([2], [False])
+    assert drain.stats.asked_again == 3
 
 
 def test_the_wrong_format_is_not_taken() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from host_stack.errors import BadInput
-from host_stack.placement import MAX_FILE_BYTES, Placement, RowPairs, heat_based
+from host_stack.layout import Layout
+from host_stack.placement import MAX_FILE_BYTES, Placement, RowPairs, heat_based, next_masks
 from tests.placements import LAYOUT, placements
 
 KEYS = np.array([50, 3, 2**64 - 1, 0, 17], np.uint64)
@@ -86,13 +87,23 @@ def test_second_cells_lead_to_their_keys() -> None:
     assert placement.used_rows == 16
 
 
-def test_exact_rows() -> None:
-    """A row needs exact sums where the other one of its pair is read too."""
+def test_rows_to_drain() -> None:
+    """Second rows are drained with the first ones, which tell where they are."""
     pairs = RowPairs(np.array([0, 3]), np.array([4, 5]), np.array([2, 1]))
     placement = Placement(KEYS, small().lanes, small().rows, LAYOUT, pairs)
-    rows = np.array([0, 3, 4, 9])
-    assert placement.exact_rows(rows).tolist() == [True, False, True, False]
-    assert small().exact_rows(np.array([0, 3])).tolist() == [False, False]
+    assert placement.first_rows(np.array([15, 5, 4, 0, 9])).tolist() == [0, 3, 9, 15]
+    seconds = placement.second_cells(np.array([0, 3, 9]))
+    assert (seconds.rows.tolist(), seconds.masks.tolist()) == ([4, 5, 0], [2, 1, 0])
+    assert small().first_rows(np.array([3, 0])).tolist() == [0, 3]
+    assert small().second_cells(np.array([0, 3])).masks.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("lanes", [8, 16, 32, 64])
+def test_masks_go_round(lanes: int) -> None:
+    """The next mask of a run is the same, rotated; none stays none."""
+    layout = Layout(lanes, 16, 256, 1)
+    masks = np.array([0, 1, lanes // 2, 3, lanes - 1, lanes // 2 + 1])
+    assert next_masks(masks, layout).tolist() == [0, 2, 1, 6, lanes - 1, 3]
 
 
 def test_find() -> None:

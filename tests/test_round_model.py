@@ -48,6 +48,7 @@ class Packet:
     rank: int
     keys: np.ndarray
     values: np.ndarray
+    lanes: np.ndarray
     rows: np.ndarray
     data: bytes = b""
     acknowledged: bool = False
@@ -117,10 +118,8 @@ class RoundMachine(RuleBasedStateMachine):
 
     def _stamp(self, packet: Packet) -> None:
         """Give a packet the tag of the open round and the worker's next number."""
-        lanes = self.placement.lanes[packet.keys]
-        record = self.codec.encode_grads(
-            np.zeros(len(lanes), np.intp), lanes, packet.rows, packet.values, 1
-        )
+        first = np.zeros(len(packet.keys), np.intp)
+        record = self.codec.encode_grads(first, packet.lanes, packet.rows, packet.values, 1)
         tag = make_tag(self.epoch, self.round)
         fill_header(record["header"], Op.GRAD, job=self.job.job, worker=packet.rank, tag=tag)
         record["header"]["seq"] = self.seqs[packet.rank]
@@ -156,18 +155,32 @@ class RoundMachine(RuleBasedStateMachine):
         lanes=st.sets(st.integers(0, 15), min_size=1, max_size=4),
         row=st.integers(0, 1),
         values=st.lists(st.sampled_from(VALUES), min_size=4, max_size=4),
+        second=st.booleans(),
         answered=st.booleans(),
     )
     def push(
-        self, rank: int, lanes: set[int], row: int, values: list[float], answered: bool
+        self,
+        rank: int,
+        lanes: set[int],
+        row: int,
+        values: list[float],
+        second: bool,
+        answered: bool,
     ) -> None:
-        """A worker pushes a packet, if none of its keys is in this round already."""
+        """A worker pushes a packet, if none of its keys is in this round already.
+
+        Keys that own second cells use either.
+        """
         keys = np.array(sorted(lane + row * self.job.layout.lanes for lane in lanes), np.int64)
         taken = [packet.keys for packet in self.open.packets if packet.rank == rank]
         if taken and np.isin(keys, np.concatenate(taken)).any():
             return
         gradients = np.array(values[: len(keys)], np.float32)
-        packet = Packet(rank, keys, gradients, self.placement.rows[keys])
+        cells = self.placement.lanes[keys], self.placement.rows[keys]
+        seconds = self.placement.second_cells(cells[1])
+        if second and seconds.masks.all():
+            cells = cells[0] ^ seconds.masks, seconds.rows
+        packet = Packet(rank, keys, gradients, *cells)
         self._stamp(packet)
         self.open.packets.append(packet)
         self._deliver(rank, packet.data, answered=answered)

@@ -214,9 +214,9 @@ class DigitsOnly:
         self.drains = 0
 
     def inject(self, port: int, packet: bytes) -> list[tuple[int, bytes]]:
-        """Run a packet to its end, unless it asks for float32."""
+        """Run a packet to its end, unless it asks for float32 or second cells."""
         if packet[42] & 0xF == Op.DRAIN:
-            if packet[62] != DrainFormat.DIGITS:
+            if packet[62] != DrainFormat.DIGITS or packet[54:58] != bytes(4):
                 return []
             self.drains += 1
         return self._dataplane.inject(port, packet)
@@ -234,7 +234,8 @@ def test_a_switch_that_answers_digits_alone(lanes: int) -> None:
             switch = DigitsOnly(server.dataplane)
             return MemoryNetwork(ports(WORKERS), GROUP, addresses(WORKERS), switch)
 
-        job = MemoryJob(pushes, NUM_KEYS, HOT, make, F, layout=replace(LAYOUT, lanes=lanes))
+        layout = replace(LAYOUT, lanes=lanes)
+        job = MemoryJob(pushes, NUM_KEYS, HOT, make, F, place=two_cells, layout=layout)
         job.job = replace(job.job, drain_digits=True)
         outcome = job.run()
         assert job.network.dataplane.drains > 0

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from controller.artifacts import PROGRAMS, Artifact, program_with
+from tests import test_switch_pairs as pairs
 from tests import test_switch_program as narrow
-from tests.switch_under_test import SwitchUnderTest, embedded
+from tests.switch_under_test import F, SwitchUnderTest, embedded
 
 pytestmark = [
     pytest.mark.compiler,
@@ -32,12 +33,16 @@ def test_artifacts_differ_in_their_lanes_alone() -> None:
         narrow.test_every_exponent_and_sign,
         narrow.test_sums_of_random_gradients,
         narrow.test_unused_lanes_stay_untouched,
+        pairs.test_every_mask,
+        pairs.test_every_exponent,
+        pairs.test_a_run_of_paired_rows,
+        pairs.test_what_is_refused,
     ],
     ids=lambda test: test.__name__,
 )
 @pytest.mark.parametrize("lanes", [16, 64])
 def test_other_lanes(lanes: int, test: Callable[[SwitchUnderTest], None]) -> None:
     """Bit for bit against the numpy reference."""
-    with embedded(Artifact.load(program_with(lanes)), narrow.F) as switch:
+    with embedded(Artifact.load(program_with(lanes)), F) as switch:
         assert switch.artifact.layout.lanes == lanes
         test(switch)

@@ -215,10 +215,20 @@ def by_cooccurrence(hot: Documents, draws: float, layout: Layout, front: int = 0
     The hottest keys fill the first `front` rows in the order of their heat. Raises `BadInput` if
     the layout has too few cells.
     """
-    require_fit(len(hot), layout)
     order = order_by_documents(hot)
     hottest = front * layout.lanes
     order = np.concatenate([np.arange(min(hottest, len(hot))), order[order >= hottest]])
+    return in_order(hot, order, draws, layout, front)
+
+
+def in_order(
+    hot: Documents, order: IntArray, draws: float, layout: Layout, front: int = 0
+) -> Placement:
+    """Place keys of which each LANES successive ones in `order` (indices, int64[n]) make a row.
+
+    Lanes are balanced as `balance_lanes` says. Raises `BadInput` if the layout has too few cells.
+    """
+    require_fit(len(hot), layout)
     lanes = balance_lanes(hot, order, draws, layout, front)
     rows = np.arange(len(order)) // layout.lanes
     return Placement(hot.keys[order], lanes, rows, layout)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from host_stack.fixedpoint import IntArray
 from host_stack.placement import Keys
 from workloads.models import Model
 from workloads.part import Part
@@ -57,6 +58,11 @@ class Documents:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def index_of(self, keys: Keys) -> IntArray:
+        """The indices in `keys` of those of uint64[m] keys that are among them, in their order."""
+        ranking = np.argsort(self.keys)
+        return ranking[_positions(self.keys[ranking], keys)]
 
     @property
     def counts(self) -> NDArray[np.int64]:

@@ -7,7 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from controller.byte_model import DIGITS_BYTES, FLOAT_BYTES, RowCosts, cold_bytes
+from controller.byte_model import FLOAT_BYTES, RowCosts, cold_bytes
+from host_stack.distinct import distinct
+from host_stack.drain import runs
 from host_stack.fixedpoint import IntArray
 from host_stack.packing import ideal_packets
 from host_stack.placement import Keys, Placement
@@ -24,8 +26,8 @@ class Cost:
         hot_keys, cold_keys: of a push.
         packets, ideal: of a push; the ideal is ⌈hot keys / LANES⌉.
         arrival_conflicts: of a push that is packed in the order of its keys, LANES at a time.
-        rows_touched: rows that a round drains.
-        rows_changed: rows of which a round sends an UPDATE.
+        rows_touched: rows that a round drains, and of which it sends an UPDATE.
+        requests: DRAINs of a round, if none is sent again.
         hot_bytes: of a round on the server's link, for drains and UPDATEs.
         server_bytes: the same, and those of the cold keys.
     """
@@ -36,7 +38,7 @@ class Cost:
     ideal: float
     arrival_conflicts: float
     rows_touched: float
-    rows_changed: float
+    requests: float
     hot_bytes: float
     server_bytes: float
 
@@ -64,37 +66,32 @@ def measure(placement: Placement, rounds: list[Round]) -> Cost:
 def _of_round(placement: Placement, pushes: Round) -> tuple[float, ...]:
     """The attributes of `Cost`, of one round."""
     lanes = placement.layout.lanes
-    touched = np.zeros((max(1, placement.used_rows), lanes), np.bool_)
     sums = np.zeros(5)
     indices = []
     for keys in pushes:
         _, index = placement.find(keys)
         packing = placement.pack(index)
-        touched[packing.rows, packing.lanes] = True
         indices.append(index)
         hot = len(index)
         arrival = conflicts(placement.lanes[index], lanes)
         sums += (hot, len(keys) - hot, packing.count, ideal_packets(hot, lanes), arrival)
-    changed = np.unique(np.concatenate(indices))
-    changed_rows = len(np.unique(placement.rows[changed]))
-    rows, hot_bytes = _drained(placement, touched)
-    hot_bytes += len(changed) * FLOAT_BYTES + changed_rows * RowCosts.of(placement.layout).update
+    changed = distinct(np.concatenate(indices))
+    rows = distinct(placement.rows[changed])
+    seconds = placement.second_cells(rows)
+    begins, _ = runs(rows, seconds, np.zeros(len(rows), np.bool_), placement.layout)
+    costs = RowCosts.of(placement.layout)
+    hot_bytes = (
+        len(begins) * costs.request
+        + len(rows) * (costs.drained + costs.update)
+        + len(changed) * 2 * FLOAT_BYTES
+    )
     return (
         *(sums / len(pushes)).tolist(),
-        rows,
-        changed_rows,
+        len(rows),
+        len(begins),
         hot_bytes,
         hot_bytes + cold_bytes(sums[1]),
     )
-
-
-def _drained(placement: Placement, touched: np.ndarray) -> tuple[int, float]:
-    """How many rows a round drains, and the bytes of it; `touched` is bool[rows, lanes]."""
-    rows = np.flatnonzero(touched.any(axis=1))
-    cells = touched[rows].sum(axis=1)
-    cell_bytes = np.where(placement.exact_rows(rows), DIGITS_BYTES, FLOAT_BYTES)
-    row_bytes = len(rows) * RowCosts.of(placement.layout).drain
-    return len(rows), float((cells * cell_bytes).sum()) + row_bytes
 
 
 def rounds_of(pushes: list[Keys], workers: int) -> list[Round]:

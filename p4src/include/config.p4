@@ -24,6 +24,6 @@
 #define WINDOW (1 << WINDOW_BITS)
 #define REASONS (1 << (JOB_SLOT_BITS + REASON_BITS))
 
-#define PROGRAM_VERSION 2
+#define PROGRAM_VERSION 3
 
 #endif

@@ -97,6 +97,10 @@ struct headers_t {
     float32_h[LANES] floats;
 }
 
+/* The digits of the key's second cell. */
+#define PARTNER_LANE(i) \
+    @field_list(KEEP_PARTNERS) digits_t partner##i;
+
 struct metadata_t {
     job_slot_t  job_slot;      /* 0: the job is not known here */
     epoch_t     epoch;
@@ -112,6 +116,10 @@ struct metadata_t {
     bit<1>      forged;        /* the source address belongs to another port */
     bit<16>     rows;          /* all bits that are set in a row of a GRAD */
     reason_t    reason;
+    bit<1>      again;         /* the packet passes a second time */
+    @field_list(KEEP_PARTNERS)
+    bitmap_t    partners;      /* lanes whose key has something in its second cell */
+    EACH_LANE(PARTNER_LANE)
 }
 
 #endif

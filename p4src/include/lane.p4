@@ -39,6 +39,7 @@ control LaneAlign(in job_slot_t job_slot, in bit<8> exponent, in bit<23> fractio
 
 control LaneCells(in tag_t tag, in bit<2> lanes_do, in row_t row, in bit<1> sign,
                   in magnitude_t magnitude, in bit<8> float_bias,
+                  in bit<1> has_partner, in digits_t partner,
                   inout digits_h digits, inout float32_h float32) {
     register<cell_t>(CELLS) cells;
     cell_t cell;
@@ -61,6 +62,10 @@ control LaneCells(in tag_t tag, in bit<2> lanes_do, in row_t row, in bit<1> sign
         d1 = -(bit<32>)magnitude[47:24];
         d0 = -(bit<32>)magnitude[23:0];
     }
+    action begin_with_partner() {
+        d1 = partner[63:32];
+        d0 = partner[31:0];
+    }
     action accumulate() {
         d1 = d1 + cell[63:32];
         d0 = d0 + cell[31:0];
@@ -71,8 +76,8 @@ control LaneCells(in tag_t tag, in bit<2> lanes_do, in row_t row, in bit<1> sign
 
     action read_digits() {
         digits.setValid();
-        digits.d1 = cell[63:32];
-        digits.d0 = cell[31:0];
+        digits.d1 = d1;
+        digits.d0 = d0;
     }
 
     /* Leading one: shifts it to bit 55 and tells the exponent of the result. */
@@ -92,7 +97,7 @@ control LaneCells(in tag_t tag, in bit<2> lanes_do, in row_t row, in bit<1> sign
         float32.setValid();
         float32.value = 0;
         exponent = 0;
-        sum = (bit<56>)(((int<56>)(int<32>)cell[63:32] << 24) + (int<56>)(int<32>)cell[31:0]);
+        sum = (bit<56>)(((int<56>)(int<32>)d1 << 24) + (int<56>)(int<32>)d0);
         negative = sum[55:55];
     }
     action negate() {
@@ -117,7 +122,11 @@ control LaneCells(in tag_t tag, in bit<2> lanes_do, in row_t row, in bit<1> sign
                 accumulate();
             }
             store();
-        } else if (cell[95:64] == tag) {
+        } else if (cell[95:64] == tag || has_partner == 1) {
+            begin_with_partner();
+            if (cell[95:64] == tag) {
+                accumulate();
+            }
             if (lanes_do == LANES_READ_DIGITS) {
                 read_digits();
             } else {

@@ -1,21 +1,26 @@
-/* EACH_LANE(X) writes X(0) X(1) … X(LANES - 1): P4 has no arrays of controls. */
+/* EACH_LANE(X) writes X(0) X(1) … X(LANES - 1): P4 has no arrays of controls. LANE_BITS bits name a
+ * lane. */
 #ifndef LIBRA_LANES_P4
 #define LIBRA_LANES_P4
 
 #if LANES == 8
+#define LANE_BITS 3
 #define EACH_LANE(X) \
     X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #elif LANES == 16
+#define LANE_BITS 4
 #define EACH_LANE(X) \
     X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) \
     X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #elif LANES == 32
+#define LANE_BITS 5
 #define EACH_LANE(X) \
     X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) \
     X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) \
     X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) \
     X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31)
 #elif LANES == 64
+#define LANE_BITS 6
 #define EACH_LANE(X) \
     X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) \
     X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) \

@@ -19,8 +19,8 @@ control Sources(in headers_t hdr, inout metadata_t md,
     }
 
     apply {
-        /* A recirculated packet was checked on its first pass and has no port of its own. */
-        if (standard_metadata.instance_type != INSTANCE_RECIRCULATED) {
+        /* A packet that passes again was checked on its first pass and has no port of its own. */
+        if (standard_metadata.instance_type == INSTANCE_NORMAL) {
             sources.apply();
         }
     }
@@ -69,11 +69,11 @@ control Membership(in headers_t hdr, inout metadata_t md,
 
     apply {
         if (jobs.apply().hit) {
-            /* A recirculated DRAIN was checked on its first pass and has no port of its own. */
-            if (standard_metadata.instance_type == INSTANCE_RECIRCULATED) {
-                md.role = ROLE_SERVER;
-            } else {
+            /* A DRAIN that passes again was checked on its first pass and has no port of its own. */
+            if (standard_metadata.instance_type == INSTANCE_NORMAL) {
                 members.apply();
+            } else {
+                md.role = ROLE_SERVER;
             }
         }
     }

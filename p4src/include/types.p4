@@ -16,6 +16,7 @@ typedef bit<RANK_BITS> rank_t;
 typedef bit<ROW_BITS> row_t;
 typedef bit<48> magnitude_t;           /* fixed-point magnitude v < 2^48 */
 typedef bit<96> cell_t;                /* tag ++ d1 ++ d0 */
+typedef bit<64> digits_t;              /* d1 ++ d0 */
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<8>  PROTOCOL_UDP = 17;
@@ -80,9 +81,15 @@ const bit<16> DRAINED_BYTES = 4 + LANES / 8;
 /* The session that copies a DRAIN, so that its next row is read by the copy. */
 const bit<32> DRAIN_SESSION = 1;
 
+/* What a packet keeps of its metadata when it passes again: nothing, or what was read of a second
+ * row. */
+const bit<8> KEEP_NOTHING = 0;
+const bit<8> KEEP_PARTNERS = 1;
+
 /* standard_metadata.instance_type of v1model. */
+const bit<32> INSTANCE_NORMAL = 0;
 const bit<32> INSTANCE_INGRESS_CLONE = 1;
-const bit<32> INSTANCE_RECIRCULATED = 4;
 const bit<32> INSTANCE_REPLICATED = 5;
+const bit<32> INSTANCE_RESUBMITTED = 6;
 
 #endif
