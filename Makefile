@@ -11,7 +11,7 @@ TARGET ?=
 RUN_OPTIONS := $(if $(TARGET),--target $(TARGET)) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run bench test torch shell fuzz lint p4 tofino clean root
+.PHONY: help run bench test torch api shell fuzz lint p4 tofino clean root
 
 help: ## list the targets
 	@echo 'Libra: in-network aggregation of the hot parameters of sparse models'
@@ -43,6 +43,9 @@ test: $(STAMP) ## run all tests that this machine allows; the others are skipped
 
 torch: $(STAMP) ## add PyTorch, for host_stack.torch, `libra run --framework torch` and their tests
 	@setup/torch.sh $(VENV)
+
+api: $(STAMP) ## write docs/api.md from the docstrings
+	@$(VENV)/bin/python setup/api_page.py
 
 shell: $(STAMP) ## open p4runtime-shell on a running switch
 	@setup/shell.sh $(SHELL_VENV)

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# rack.sh: a job on the hosts of a rack, over ssh. All processes end when one of them fails.
+#
+#   SERVER=10.0.0.1 HOSTS="10.0.0.2 10.0.0.3" KEYS=77896 LIBRA=/opt/libra SHARED=/shared/job \
+#       PROGRAM=/shared/train.py launch/rack.sh
+#
+# ssh must need no password; LIBRA and SHARED are the same folders on every host. SWITCH is the
+# address of the switch, where there is one. With DRY=1 commands are printed and not run.
+set -euo pipefail
+
+read -r -a hosts <<<"${HOSTS:?addresses of the workers, by rank}"
+: "${SERVER:?address of scheduler and server}" "${KEYS:?parameters in all tables}"
+: "${LIBRA:?}" "${SHARED:?}" "${PROGRAM:?}"
+
+on() {
+    local host=$1 words
+    shift
+    printf -v words '%q ' env "$@"
+    if [ -n "${DRY-}" ]; then
+        echo "ssh $host $words"
+    else
+        ssh -o BatchMode=yes -tt "$host" "$words" </dev/null &
+    fi
+}
+
+common=("LIBRA=$LIBRA" "SHARED=$SHARED" "SERVER_HOST=$SERVER" "WORKERS=${#hosts[@]}"
+    "PROGRAM=$PROGRAM" "MASTER=${hosts[0]}")
+role=$LIBRA/launch/role.sh
+
+if [ -z "${DRY-}" ]; then
+    trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+    (cd "$LIBRA" && .venv/bin/python -m workloads.make_job "$SHARED/job.json" --keys "$KEYS" \
+        --server "$SERVER" --workers "${hosts[@]}" ${SWITCH:+--switch "$SWITCH"})
+fi
+on "$SERVER" "${common[@]}" "$role" scheduler
+on "$SERVER" "${common[@]}" "$role" server
+for rank in "${!hosts[@]}"; do
+    on "${hosts[$rank]}" "${common[@]}" "RANK=$rank" "$role" worker
+done
+for _ in $(jobs -p); do
+    wait -n
+done

@@ -1,0 +1,107 @@
+"""The files of docs/launching.md, as far as they can be tried without a cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from host_stack.job import Job
+
+ROOT = Path(__file__).resolve().parents[1]
+LAUNCH = ROOT / "launch"
+SCRIPTS = ("role.sh", "rack.sh", "libra.sbatch")
+
+
+def run(*argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program with some variables more."""
+    return subprocess.run(
+        argv, env=os.environ | variables, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_are_of_bash(name: str) -> None:
+    """They parse, and are executable."""
+    assert os.access(LAUNCH / name, os.X_OK)
+    done = run("bash", "-n", str(LAUNCH / name))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_rack_starts_each_role_on_its_host() -> None:
+    """In a dry run: scheduler and server on one host, a worker for each rank."""
+    done = run(
+        str(LAUNCH / "rack.sh"),
+        DRY="1",
+        SERVER="10.0.0.1",
+        HOSTS="10.0.0.2 10.0.0.3",
+        KEYS="9",
+        LIBRA="/opt/libra",
+        SHARED="/shared/a job",
+        PROGRAM="/shared/train.py",
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[1] for line in lines] == ["10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3"]
+    assert [line.split()[-1] for line in lines] == ["scheduler", "server", "worker", "worker"]
+    assert all(r"SHARED=/shared/a\ job" in line and "WORKERS=2" in line for line in lines)
+    assert "RANK=1" in lines[3]
+
+
+@pytest.mark.parametrize(("role", "words"), [("boss", "boss is not"), ("worker", "WORKERS")])
+def test_a_role_says_what_it_lacks(tmp_path: Path, role: str, words: str) -> None:
+    """Before anything is started."""
+    done = run(str(LAUNCH / "role.sh"), role, LIBRA=str(ROOT), SHARED=str(tmp_path))
+    assert done.returncode != 0
+    assert words in done.stderr
+
+
+def test_sbatch_options_are_slurms() -> None:
+    """They come before the first command, which is where sbatch stops reading them."""
+    lines = (LAUNCH / "libra.sbatch").read_text().splitlines()
+    options = [line for line in lines if line.startswith("#SBATCH")]
+    assert lines[1 : 1 + len(options)] == options
+    names = [re.fullmatch(r"#SBATCH --([a-z-]+)(=\S+)?", line) for line in options]
+    assert {match[1] for match in names if match} == {
+        *("job-name", "nodes", "ntasks-per-node", "exclusive", "time", "output"),
+    }
+    assert all(names)
+
+
+def test_kubernetes_objects_are_valid() -> None:
+    """Against the schemas of Kubernetes, and with one number of workers."""
+    validate = pytest.importorskip(
+        "kubernetes_validate", reason="kubernetes-validate is not installed"
+    )
+    yaml = pytest.importorskip("yaml")
+    objects = list(yaml.safe_load_all((LAUNCH / "libra.yaml").read_text()))
+    assert [each["kind"] for each in objects] == ["Service", "ConfigMap", "Job", "Job"]
+    for each in objects:
+        validate.validate(each, "1.30", strict=True)
+    _, config, _, worker = objects
+    count = int(config["data"]["WORKERS"])
+    assert worker["spec"]["completions"] == worker["spec"]["parallelism"] == count
+    for job in objects[2:]:
+        [script] = job["spec"]["template"]["spec"]["containers"][0]["args"]
+        done = subprocess.run(
+            ["bash", "-n"], input=script, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_job_is_described_by_names(tmp_path: Path) -> None:
+    """They become addresses; what cannot be resolved is named."""
+    make = [sys.executable, "-m", "workloads.make_job", str(tmp_path / "job.json"), "--keys", "12"]
+    done = run(*make, "--server", "localhost", "--workers", "127.0.0.2", "127.0.0.3")
+    assert done.returncode == 0, done.stderr
+    job = Job.load(tmp_path / "job.json")
+    assert (job.server, job.workers, job.num_keys) == ("127.0.0.1", ("127.0.0.2", "127.0.0.3"), 12)
+    assert job.scheduler == ("127.0.0.1", 9700)
+    done = run(*make, "--server", "no such host", "--workers", "127.0.0.2")
+    assert done.returncode == 2
+    assert "no such host" in done.stderr
+    assert done.stderr.count("\n") == 1

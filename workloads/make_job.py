@@ -1,0 +1,71 @@
+"""Write the description of a job: `python -m workloads.make_job`.
+
+Every process of the job needs the same file. Names are resolved, so that a cluster's names may
+stand for addresses; where a name is not known yet, it is waited for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from controller.artifacts import Artifact, program_with
+from host_stack.job import Job
+from host_stack.kv.config import resolve
+from host_stack.kv.errors import KVConfigError
+from workloads.training import run_role
+
+RETRY_S = 1.0
+
+
+def await_address(name: str, deadline: float) -> str:
+    """The IPv4 address of a host, once it is known; `KVConfigError` after the deadline."""
+    while True:
+        try:
+            return resolve(name)
+        except KVConfigError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(RETRY_S)
+
+
+def make(given: argparse.Namespace) -> Job:
+    """The job of some options."""
+    deadline = time.monotonic() + given.wait_s
+    server = await_address(given.server, deadline)
+    return Job(
+        job=given.job,
+        epoch=1,
+        fraction_bits=given.fraction_bits,
+        num_keys=given.keys,
+        layout=Artifact.load(program_with(given.lanes)).layout,
+        workers=tuple(await_address(worker, deadline) for worker in given.workers),
+        server=server,
+        switch=given.switch,
+        group=given.group,
+        scheduler=(server, given.scheduler_port),
+    )
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="make_job", description="Describe a job in a file.")
+    parser.add_argument("out", type=Path, help="the file, usually job.json")
+    parser.add_argument("--keys", type=int, required=True, help="parameters in all tables")
+    parser.add_argument("--server", required=True, help="name or address")
+    parser.add_argument("--workers", nargs="+", required=True, help="by rank; names or addresses")
+    parser.add_argument("--job", type=int, default=1, help="number on the wire")
+    parser.add_argument("--fraction-bits", type=int, default=40, help="F, the fixed-point scale")
+    parser.add_argument("--lanes", type=int, default=32, help="of the switch's program")
+    parser.add_argument("--switch", default="192.0.2.1", help="its address, for drains")
+    parser.add_argument("--group", default="239.19.52.2", help="multicast group of UPDATEs")
+    parser.add_argument("--scheduler-port", type=int, default=9700, help="at the server's address")
+    parser.add_argument("--wait-s", type=float, default=0.0, help="for names that come up later")
+    given = parser.parse_args()
+    make(given).save(given.out)
+
+
+if __name__ == "__main__":
+    sys.exit(run_role(main))
