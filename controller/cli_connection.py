@@ -13,7 +13,6 @@ from google.protobuf.json_format import MessageToDict
 from controller.cli_controller import DEFAULT_ADDRESS
 from controller.jobapi.channel import CALL_S, ControllerAddress
 from controller.jobapi.operator import Operator
-from controller.tls import ClientTls
 from host_stack.errors import BadInput
 
 SOCKETS = "libra-*/job.sock"
@@ -58,21 +57,7 @@ def address_of(controller: str | None, tls: Path | None) -> ControllerAddress:
             return ControllerAddress.at_socket(newest_socket())
         except BadInput:
             controller = DEFAULT_ADDRESS
-    if controller.startswith("unix:"):
-        return ControllerAddress(controller)
-    host, _, port = controller.rpartition(":")
-    if not host or not port.isdecimal():
-        raise BadInput(f"controller {controller!r}: HOST:PORT or unix:PATH is needed")
-    return ControllerAddress(controller) if tls is None else with_folder(controller, tls)
-
-
-def with_folder(controller: str, folder: Path) -> ControllerAddress:
-    """A controller with TLS and the files of a client; `BadInput` if there is no ca.pem."""
-    ca, cert, key, token = (folder / name for name in ("ca.pem", "cert.pem", "key.pem", "token"))
-    if not ca.is_file():
-        raise BadInput(f"{folder} holds no ca.pem")
-    tls = ClientTls(ca, cert, key) if cert.is_file() or key.is_file() else ClientTls(ca)
-    return ControllerAddress(controller, tls, token.read_text().strip() if token.is_file() else "")
+    return ControllerAddress.parse(controller, tls)
 
 
 def operator_of(controller: str | None, tls: Path | None) -> Operator:

@@ -155,7 +155,7 @@ class JobProcesses:
             ]
         if name == SERVER:
             resume = ["--resume"] if again else []
-            return ["workloads.train_server", folder, str(self._socket), *resume, *holds]
+            return ["workloads.train_server", folder, str(self.controller), *resume, *holds]
         rank = str(self._hosts[name].rank)
         if self._framework == "torch":
             return [*self._torchrun(rank), "-m", "workloads.train_torch", folder]

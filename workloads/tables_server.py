@@ -60,12 +60,12 @@ class Keeping:
 
 
 @contextmanager
-def incarnations_of(job: Job, controller: Path | None) -> Iterator[Incarnations]:
+def incarnations_of(job: Job, controller: ControllerAddress | None) -> Iterator[Incarnations]:
     """Those of the job's controller, or of a job without one."""
     if controller is None:
         yield OwnIncarnations()
         return
-    client = JobIncarnations(ControllerAddress.at_socket(controller), job.job)
+    client = JobIncarnations(controller, job.job)
     try:
         yield client
         client.settle()
@@ -94,7 +94,9 @@ def serve(given: argparse.Namespace) -> None:
         keeping.on_commit(optimizer, commit, parameters)
         emit("commit", round=commit.round, keys=commit.keys, drained_rows=commit.drained_rows)
 
-    with incarnations_of(job, given.controller) as incarnations:
+    address = given.controller
+    controller = None if address is None else ControllerAddress.parse(address, given.tls)
+    with incarnations_of(job, controller) as incarnations:
         first = first_incarnation(job, incarnations, given.placement, round_)
         transport = open_transport(job, job.server)
         node = server_node(job, job.server)
@@ -128,7 +130,8 @@ def main() -> None:
     parser.add_argument("parameters", type=Path, help="checkpoint that it begins with")
     parser.add_argument("--optimizer", default="sgd", help="NAME or NAME:option=number,…")
     parser.add_argument("--learning-rate", type=float, default=0.1)
-    parser.add_argument("--controller", type=Path, help="socket of the job's controller")
+    parser.add_argument("--controller", help="HOST:PORT or unix:PATH of the job's controller")
+    parser.add_argument("--tls", type=Path, help="folder of ca.pem, cert.pem and key.pem, or token")
     parser.add_argument("--placement", type=Path, help="of a job without a controller")
     parser.add_argument("--checkpoint-every", type=int, default=0, help="rounds; 0 for never")
     parser.add_argument("--save", type=Path, help="write the final parameters, as .npy")

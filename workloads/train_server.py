@@ -77,7 +77,7 @@ def model_sha256(parameters: FloatArray) -> str:
     return hashlib.sha256(parameters.astype("<f4").tobytes()).hexdigest()
 
 
-def serve(folder: Path, controller: Path, holds: Holds, *, resume: bool) -> None:
+def serve(folder: Path, controller: ControllerAddress, holds: Holds, *, resume: bool) -> None:
     """Serve all rounds; emits `ready`, a `commit` for each round and `done`."""
     job = Job.load(folder / "job.json")
     training = Training.load(folder / "training.json")
@@ -89,7 +89,7 @@ def serve(folder: Path, controller: Path, holds: Holds, *, resume: bool) -> None
     recorder = Recorder(folder, training, optimizer)
     round_, steps = recorder.begin(parameters, len(job.workers), resume=resume)
     consistency = Consistency.parse(training.consistency)
-    incarnations = JobIncarnations(ControllerAddress.at_socket(controller), job.job)
+    incarnations = JobIncarnations(controller, job.job)
     first = incarnations.begin(round_, resumed=resume, timeout_s=CONTROLLER_S)
     transport = open_transport(job, job.server)
     node = server_node(job, job.server)
@@ -124,11 +124,13 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="train_server", description="The server of a job.")
     parser.add_argument("folder", type=Path, help="job.json and training.json")
-    parser.add_argument("controller", type=Path, help="socket of the job's controller")
+    parser.add_argument("controller", help="HOST:PORT or unix:PATH of the job's controller")
+    parser.add_argument("--tls", type=Path, help="folder of ca.pem, cert.pem and key.pem, or token")
     parser.add_argument("--resume", action="store_true", help="go on at the last checkpoint")
     parser.add_argument("--hold", action="append", default=[], help="wait at ROUND:PHASE")
     given = parser.parse_args()
-    serve(given.folder, given.controller, Holds(given.hold), resume=given.resume)
+    controller = ControllerAddress.parse(given.controller, given.tls)
+    serve(given.folder, controller, Holds(given.hold), resume=given.resume)
 
 
 if __name__ == "__main__":

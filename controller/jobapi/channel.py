@@ -59,6 +59,26 @@ class ControllerAddress:
         """Of a Unix-domain socket."""
         return cls(f"unix:{path}")
 
+    @classmethod
+    def parse(cls, text: str, tls: Path | None = None) -> ControllerAddress:
+        """HOST:PORT, with the folder of a client's files for TLS, or unix:PATH.
+
+        The folder holds `ca.pem` and, as the controller wants it, `cert.pem` and `key.pem`, or
+        `token`. Raises `BadInput` for what is neither.
+        """
+        if text.startswith("unix:"):
+            return cls(text)
+        host, _, port = text.rpartition(":")
+        if not host or not port.isdecimal():
+            raise BadInput(f"controller {text!r}: HOST:PORT or unix:PATH is needed")
+        if tls is None:
+            return cls(text)
+        ca, cert, key, token = (tls / name for name in ("ca.pem", "cert.pem", "key.pem", "token"))
+        if not ca.is_file():
+            raise BadInput(f"{tls} holds no ca.pem")
+        files = ClientTls(ca, cert, key) if cert.is_file() or key.is_file() else ClientTls(ca)
+        return cls(text, files, token.read_text().strip() if token.is_file() else "")
+
     def open(self) -> grpc.Channel:
         """A channel; nothing is sent yet."""
         if self.tls is None:
