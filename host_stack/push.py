@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import select
 import time
 from collections.abc import Callable
@@ -11,16 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from host_stack.codec import HEADER, Index, Records, overlay, version_op
+from host_stack.congestion import Congestion
 from host_stack.errors import PushFailed
 from host_stack.fixedpoint import MaskArray
 from host_stack.rtt import RttEstimator
 from host_stack.transport import Received, Transport, gather
 from host_stack.wire import HEADER_BYTES, Flag, Op
 
-INITIAL_WINDOW = 32
-
 MAX_WAIT_S = 0.1
 """How long a push waits without looking up."""
+
+MIN_WAIT_S = 0.0002
+FULL_WAIT_S = 0.001
+"""How long at least it waits for its pace, and for a link whose queue is full."""
 
 
 @dataclass
@@ -34,25 +38,22 @@ class PushStats:
     foreign: int = 0
 
 
-@dataclass
 class _Flight:
     """The state of each packet of one push; all arrays are of the push's length."""
 
-    acked: MaskArray
-    by_server: MaskArray
-    retransmitted: MaskArray
-    sent_at: NDArray[np.float64]
-    first_open: int = 0
-    next_new: int = 0
+    def __init__(self, grads: Records, base: int) -> None:
+        count = len(grads)
+        self.grads = grads
+        self.base = base
+        self.acked: MaskArray = np.zeros(count, np.bool_)
+        self.by_server: MaskArray = np.zeros(count, np.bool_)
+        self.retransmitted: MaskArray = np.zeros(count, np.bool_)
+        self.sent_at: NDArray[np.float64] = np.zeros(count, np.float64)
+        self.first_open = 0
+        self.next_new = 0
 
-    @classmethod
-    def of(cls, count: int) -> _Flight:
-        return cls(
-            np.zeros(count, np.bool_),
-            np.zeros(count, np.bool_),
-            np.zeros(count, np.bool_),
-            np.zeros(count, np.float64),
-        )
+    def __len__(self) -> int:
+        return len(self.grads)
 
     def open(self) -> Index:
         """Packets that were sent and are not acknowledged."""
@@ -69,8 +70,9 @@ class _Flight:
 class HotPush:
     """Sends GRAD packets to a server's address and collects ACKs, from the switch or the server.
 
-    The congestion window grows by a packet per ACK up to a threshold, then by a packet per
-    window, and is halved when a packet is lost; it never exceeds W (section 4 of the design).
+    At most W packets are in flight (section 4 of the design); how many of them, and at what pace,
+    is up to `Congestion`. `run` waits between its steps: `begin`, then `transmit` and `receive`
+    in turn.
     """
 
     transport: Transport
@@ -79,8 +81,10 @@ class HotPush:
     rtt: RttEstimator = field(default_factory=RttEstimator)
     stats: PushStats = field(default_factory=PushStats)
     next_seq: int = 1
-    congestion_window: float = INITIAL_WINDOW
-    threshold: float = float("inf")
+
+    def __post_init__(self) -> None:
+        self.congestion = Congestion(self.window)
+        self._is_full = False
 
     def run(
         self,
@@ -99,87 +103,117 @@ class HotPush:
         Raises:
             PushFailed: packets are not acknowledged `deadline_s` seconds after the last progress.
         """
-        count = len(grads)
-        grads["header"]["seq"] = (self.next_seq + np.arange(count)) & 0xFFFFFFFF
-        base, self.next_seq = self.next_seq, (self.next_seq + count) & 0xFFFFFFFF
-        flight = _Flight.of(count)
+        self.begin(grads)
         progress = time.monotonic()
-        while flight.first_open < count:
-            now = time.monotonic()
-            self._send_new(grads, flight, now)
-            self._send_again(grads, flight, now)
-            if self._wait(flight) and self._receive(grads, flight, base):
+        while not self.is_done:
+            wait_s = self.transmit(time.monotonic())
+            ready, _, _ = select.select([self.transport.fileno()], [], [], wait_s)
+            if ready and self.receive(time.monotonic()):
                 progress = time.monotonic()
             stalled_s = time.monotonic() - progress
             on_wait(stalled_s)
             if stalled_s > deadline_s:
-                raise PushFailed(self._failure(flight, count, deadline_s))
-        self.stats.packets += count
-        self.stats.by_server += int(flight.by_server.sum())
-        return flight.by_server
+                raise PushFailed(self._failure(deadline_s))
+        by_server = self._flight.by_server
+        self.stats.packets += len(grads)
+        self.stats.by_server += int(by_server.sum())
+        return by_server
 
-    def _send_new(self, grads: Records, flight: _Flight, now: float) -> None:
-        in_flight = len(flight.open())
-        room = int(min(self.congestion_window, self.window)) - in_flight
-        end = min(len(grads), flight.first_open + self.window, flight.next_new + max(0, room))
-        if end > flight.next_new:
-            sent = self._send(grads, np.arange(flight.next_new, end))
-            flight.sent_at[flight.next_new : flight.next_new + sent] = now
-            flight.next_new += sent
+    @property
+    def is_done(self) -> bool:
+        """Whether every packet is acknowledged."""
+        return self._flight.first_open == len(self._flight)
 
-    def _send_again(self, grads: Records, flight: _Flight, now: float) -> None:
+    def begin(self, grads: Records) -> None:
+        """Number the packets of a push."""
+        base, count = self.next_seq, len(grads)
+        grads["header"]["seq"] = (base + np.arange(count)) & 0xFFFFFFFF
+        self.next_seq = (base + count) & 0xFFFFFFFF
+        self._flight = _Flight(grads, base)
+
+    def transmit(self, now: float) -> float:
+        """Send what is late and what may go; return for how many seconds nothing else is due."""
+        permitted = self.congestion.permits(self.rtt.srtt_s, now)
+        self._is_full = False
+        permitted -= self._send_again(permitted, now)
+        self._send_new(permitted, now)
+        return self._wait_s(now)
+
+    def _send_again(self, permitted: int, now: float) -> int:
+        """Send packets again that are late; return how many."""
+        flight = self._flight
         open_ = flight.open()
         late = open_[now - flight.sent_at[open_] > self.rtt.rto_s]
         if not len(late):
-            return
-        self.threshold = max(2.0, self.congestion_window / 2)
-        self.congestion_window = self.threshold
-        self.rtt.back_off()
-        late = late[: max(1, int(self.congestion_window))]
+            return 0
+        if self.congestion.lost(float(flight.sent_at[late].max()), now):
+            self.rtt.back_off()
+        late = late[: max(1, min(permitted, int(self.congestion.window)))]
         flight.retransmitted[late] = True
         flight.sent_at[late] = now
-        self.stats.retransmissions += self._send(grads, late)
+        sent = self._send(late)
+        self.stats.retransmissions += sent
+        return sent
 
-    def _send(self, grads: Records, index: Index) -> int:
-        data = gather(grads, index)
-        lengths = np.full(len(index), grads.itemsize, np.int64)
-        return self.transport.send(data, lengths, self.destination)
+    def _send_new(self, permitted: int, now: float) -> None:
+        flight = self._flight
+        count = min(permitted, self._room())
+        if count > 0:
+            sent = self._send(np.arange(flight.next_new, flight.next_new + count))
+            flight.sent_at[flight.next_new : flight.next_new + sent] = now
+            flight.next_new += sent
 
-    def _wait(self, flight: _Flight) -> bool:
-        """Wait for a datagram until the next packet is late; true if one came."""
-        open_ = flight.open()
-        timeout_s = 0.001
-        if len(open_):
-            due = float(flight.sent_at[open_].min()) + self.rtt.rto_s
-            timeout_s = min(MAX_WAIT_S, max(0.0, due - time.monotonic()))
-        ready, _, _ = select.select([self.transport.fileno()], [], [], timeout_s)
-        return bool(ready)
+    def _room(self) -> int:
+        """How many packets the windows allow to send for the first time."""
+        flight = self._flight
+        end = min(len(flight), flight.first_open + self.window)
+        allowed = int(self.congestion.window) - len(flight.open())
+        return max(0, min(end - flight.next_new, allowed))
 
-    def _receive(self, grads: Records, flight: _Flight, base: int) -> bool:
+    def _send(self, index: Index) -> int:
+        data = gather(self._flight.grads, index)
+        lengths = np.full(len(index), data.shape[1], np.int64)
+        sent = self.transport.send(data, lengths, self.destination)
+        self.congestion.spend(sent)
+        self._is_full = sent < len(index)
+        return sent
+
+    def _wait_s(self, now: float) -> float:
+        """Seconds until a packet is late or may be sent."""
+        flight = self._flight
+        due_s = math.inf
+        if len(open_ := flight.open()):
+            due_s = float(flight.sent_at[open_].min()) + self.rtt.rto_s - now
+        wait_s = min(MAX_WAIT_S, max(due_s, 0.0))
+        if unsent := self._room() + (due_s <= 0):
+            pace_s = self.congestion.wait_s(self.rtt.srtt_s, unsent)
+            pace_s = max(pace_s, FULL_WAIT_S if self._is_full else MIN_WAIT_S)
+            wait_s = min(MAX_WAIT_S, pace_s, due_s if due_s > 0 else math.inf)
+        return wait_s
+
+    def receive(self, now: float) -> bool:
         """Take a batch of datagrams; true if it acknowledged something."""
-        received = self.transport.receive()
+        received, flight = self.transport.receive(), self._flight
         if not len(received):
             return False
-        index, flags = self._acknowledged(received, grads, flight, base)
-        now = time.monotonic()
+        index, flags = self._acknowledged(received)
         fresh = np.unique(index[~flight.acked[index]])
         measured = fresh[~flight.retransmitted[fresh]]
-        self.rtt.sample(now - flight.sent_at[measured])
+        rtts_s = now - flight.sent_at[measured]
+        self.rtt.sample(rtts_s)
         flight.acked[index] = True
         from_server = flags & Flag.BY_SERVER != 0
         flight.by_server[index[from_server]] = True
         self.stats.duplicates += int((flags & Flag.DUPLICATE != 0).sum())
         flight.advance()
-        self._grow(len(fresh))
+        self.congestion.acknowledged(len(fresh), rtts_s, now)
         return len(fresh) > 0
 
-    def _acknowledged(
-        self, received: Received, grads: Records, flight: _Flight, base: int
-    ) -> tuple[Index, NDArray[np.uint8]]:
+    def _acknowledged(self, received: Received) -> tuple[Index, NDArray[np.uint8]]:
         """The packets of this push that a batch acknowledges, with the flags of each ACK."""
-        headers = overlay(received.data, HEADER)
-        mine = grads["header"][0]
-        offset = (headers["seq"].astype(np.int64) - base) & 0xFFFFFFFF
+        headers, flight = overlay(received.data, HEADER), self._flight
+        mine = flight.grads["header"][0]
+        offset = (headers["seq"].astype(np.int64) - flight.base) & 0xFFFFFFFF
         good = (
             (received.lengths == HEADER_BYTES)
             & (headers["version_op"] == version_op(Op.ACK))
@@ -192,17 +226,10 @@ class HotPush:
         self.stats.foreign += int((~good).sum())
         return offset[good].astype(np.intp), headers["flags"][good]
 
-    def _grow(self, acknowledged: int) -> None:
-        if self.congestion_window < self.threshold:
-            self.congestion_window += acknowledged
-        else:
-            self.congestion_window += acknowledged / self.congestion_window
-        self.congestion_window = min(self.congestion_window, float(self.window))
-
-    def _failure(self, flight: _Flight, count: int, deadline_s: float) -> str:
-        missing = np.flatnonzero(~flight.acked)
+    def _failure(self, deadline_s: float) -> str:
+        missing = np.flatnonzero(~self._flight.acked)
         return (
-            f"{len(missing)} of {count} packets of the push are not acknowledged after "
+            f"{len(missing)} of {len(self._flight)} packets of the push are not acknowledged after "
             f"{deadline_s:g} s without progress (first: packet {int(missing[0])}); check that "
             "the switch and the server run"
         )

@@ -180,7 +180,7 @@ def test_the_window_holds_under_any_loss(seed: int, window: int, loss: float, co
     push = push_over(answering(answer), window=window)
     push.run(grads(count), 5.0)
     assert acked == set(range(1, count + 1))
-    assert push.congestion_window <= window
+    assert push.congestion.window <= window
 
 
 def test_the_window_waits_for_its_first_packet() -> None:
@@ -228,8 +228,8 @@ def test_loss_halves_the_congestion_window() -> None:
     transport = answering(lambda seq, attempt: [(SERVER, ack(seq))] if attempt > 1 else [])
     push = push_over(transport)
     push.run(grads(1), 5.0)
-    assert push.threshold == 16
-    assert 16 <= push.congestion_window <= 17
+    assert push.congestion.threshold == 16
+    assert 16 <= push.congestion.window <= 17
 
 
 FOREIGN = {
