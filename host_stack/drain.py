@@ -38,6 +38,12 @@ MAX_OUTSTANDING = 128
 MAX_WAIT_S = 0.1
 """How long a drain waits without looking up."""
 
+MAX_RTO_S = 0.5
+"""Requests are few and small, and reading changes nothing: they are repeated sooner than GRADs."""
+
+MIN_TRIES = 10
+"""So often rows are asked for again without any answer before a drain fails."""
+
 
 @dataclass
 class DrainStats:
@@ -73,7 +79,7 @@ class Drain:
         self._codec = codec
         self._placed = placed
         self._switch = ipv4(job.switch)
-        self._rtt = RttEstimator()
+        self._rtt = RttEstimator(max_rto_s=MAX_RTO_S)
         self.stats = DrainStats() if stats is None else stats
 
     def run(
@@ -93,7 +99,8 @@ class Drain:
             rows: the rows of first cells.
             seconds: of each row, where its second cells are; the switch adds them.
             digits: bool[n], rows that are wanted as digits and not as finished float32.
-            deadline_s: seconds without progress after which the drain fails.
+            deadline_s: seconds without progress after which the drain fails, if rows were asked
+                for again `MIN_TRIES` times meanwhile.
             on_other: is given datagrams that are no answer to this drain, as (batch, bool mask).
             on_wait: is told, at least every `MAX_WAIT_S`, for how long nothing has come; what it
                 raises ends the drain.
@@ -103,17 +110,17 @@ class Drain:
         """
         state = _Pending(rows, seconds, digits)
         cells: list[DrainedCells] = []
-        progress = time.monotonic()
+        progress, tries = time.monotonic(), 0
         while not state.answered.all():
-            self._ask(state, tag)
+            tries += self._ask(state, tag)
             if self._wait(state):
                 received = self._transport.receive()
                 if part := self._take(received, state, tag, on_other):
                     cells += part
-                    progress = time.monotonic()
+                    progress, tries = time.monotonic(), 0
             stalled_s = time.monotonic() - progress
             on_wait(stalled_s)
-            if stalled_s > deadline_s:
+            if stalled_s > deadline_s and tries >= MIN_TRIES:
                 raise DrainFailed(
                     f"switch {self._job.switch} did not answer {int((~state.answered).sum())} of "
                     f"{len(rows)} rows within {deadline_s:g} s; check that it runs and knows "
@@ -122,7 +129,8 @@ class Drain:
         self.stats.rows += len(rows)
         return cells
 
-    def _ask(self, state: _Pending, tag: int) -> None:
+    def _ask(self, state: _Pending, tag: int) -> bool:
+        """Ask for rows that are late, and for others as far as there is room; true if some were."""
         now = time.monotonic()
         late = state.late(now, self._rtt.rto_s)
         if len(late):
@@ -132,7 +140,7 @@ class Drain:
         room = max(0, MAX_OUTSTANDING - state.outstanding())
         wanted = np.concatenate([late, state.fresh(room)])
         if not len(wanted):
-            return
+            return False
         wanted = np.sort(wanted)
         begins, counts = runs(
             state.rows[wanted], state.seconds.at(wanted), state.digits[wanted], self._codec.layout
@@ -148,6 +156,7 @@ class Drain:
         lengths = np.full(len(requests), DRAIN.itemsize, np.int64)
         self.stats.requests += self._transport.send(data, lengths, self._switch)
         state.asked_at[wanted] = now
+        return len(late) > 0
 
     def _wait(self, state: _Pending) -> bool:
         due_s = state.next_due(self._rtt.rto_s) - time.monotonic()

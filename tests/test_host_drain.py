@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from host_stack import drain as module
 from host_stack.codec import Codec, DrainedCells
-from host_stack.drain import MAX_OUTSTANDING, MAX_RUN, Drain, runs
+from host_stack.drain import MAX_OUTSTANDING, MAX_RUN, MIN_TRIES, Drain, runs
 from host_stack.errors import DrainFailed
 from host_stack.job import Job
 from host_stack.placement import Placement, SecondCells, next_masks
@@ -404,3 +404,17 @@ def test_a_silent_switch() -> None:
     )
     assert "job 7" in str(caught.value)
     assert drain.stats.asked_again > 0
+
+
+def test_a_deadline_leaves_some_tries() -> None:
+    """A switch that answers late is waited for, where few questions fit into the deadline."""
+    late = MIN_TRIES - 2
+    transport = answering(
+        lambda row, form, attempt: honest(row, form, attempt) if attempt > late else []
+    )
+    parts, _ = run(fast_drain(transport), [3, 4], deadline_s=0.001)
+    assert cells_of(parts) == expected([3, 4], [False] * 2)
+    silent = answering(lambda _row, _form, _attempt: [])
+    with pytest.raises(DrainFailed):
+        run(fast_drain(silent), [3], deadline_s=0.001)
+    assert len(silent.sent) == 1 + MIN_TRIES
