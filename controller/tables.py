@@ -220,21 +220,20 @@ class LaneAlign:
     lanes: int
 
     def entries(self) -> Iterator[Entity]:
-        """256 entries a lane."""
+        """One for each exponent that does not escape: to escape is the tables' default."""
+        actions = [(exponent, *alignment(exponent, self.fraction_bits)) for exponent in range(256)]
         for lane in range(self.lanes):
             prefix = f"LibraIngress.align{lane}."
-            for exponent in range(256):
-                yield fy.P4TableEntry(
-                    prefix + "exponents",
-                    match=fy.Match(job_slot=self.slot, exponent=exponent),
-                    action=_align_action(prefix, exponent, self.fraction_bits),
-                )
+            for exponent, kind, shift in actions:
+                if kind is not Alignment.ESCAPE:
+                    yield fy.P4TableEntry(
+                        prefix + "exponents",
+                        match=fy.Match(job_slot=self.slot, exponent=exponent),
+                        action=_align_action(prefix, kind, shift),
+                    )
 
 
-def _align_action(prefix: str, exponent: int, fraction_bits: int) -> fy.P4TableAction:
-    kind, shift = alignment(exponent, fraction_bits)
-    if kind is Alignment.LEFT:
-        return fy.Action(prefix + "left", shift=shift)
-    if kind is Alignment.RIGHT:
-        return fy.Action(prefix + "right", shift=shift)
-    return fy.Action(prefix + ("zero" if kind is Alignment.ZERO else "escapes"))
+def _align_action(prefix: str, kind: Alignment, shift: int) -> fy.P4TableAction:
+    if kind is Alignment.ZERO:
+        return fy.Action(prefix + "zero")
+    return fy.Action(prefix + kind.value, shift=shift)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import finsy as fy
 import pytest
 
+from controller.artifacts import PROGRAMS, Artifact
 from controller.tables import Attachment, Forward, LaneAlign, Local, Membership
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import MAX_FRACTION_BITS, MIN_FRACTION_BITS, Alignment, alignment
@@ -31,14 +33,10 @@ def fields(entry: Any) -> tuple[dict[str, Any], str, dict[str, Any]]:
 
 @pytest.mark.parametrize("fraction_bits", [MIN_FRACTION_BITS, 0, 23, 40, MAX_FRACTION_BITS])
 def test_align_entries_are_the_alignment(fraction_bits: int) -> None:
-    """256 exponents of every lane, each with the action and shift of the reference."""
+    """Every exponent that does not escape, with the action and shift of the reference."""
     lanes, slot = 3, 9
     entries = list(LaneAlign(slot, fraction_bits, lanes).entries())
-    assert len(entries) == 256 * lanes
-    names = {
-        Alignment.LEFT: "left", Alignment.RIGHT: "right",
-        Alignment.ZERO: "zero", Alignment.ESCAPE: "escapes",
-    }  # fmt: skip
+    names = {Alignment.LEFT: "left", Alignment.RIGHT: "right", Alignment.ZERO: "zero"}
     seen = set()
     for entry in entries:
         assert isinstance(entry, fy.P4TableEntry)
@@ -50,9 +48,30 @@ def test_align_entries_are_the_alignment(fraction_bits: int) -> None:
         shifts = kind in (Alignment.LEFT, Alignment.RIGHT)
         assert arguments == ({"shift": shift} if shifts else {})
         seen.add((prefix, match["exponent"]))
+    assert len(entries) == len(seen)
     assert seen == {
-        (f"LibraIngress.align{lane}.", exponent) for lane in range(lanes) for exponent in range(256)
+        (f"LibraIngress.align{lane}.", exponent)
+        for lane in range(lanes)
+        for exponent in range(256)
+        if alignment(exponent, fraction_bits)[0] is not Alignment.ESCAPE
     }
+
+
+def test_to_escape_is_the_default_of_the_tables() -> None:
+    """What has no entry escapes, in every lane of every compiled program."""
+    for name in PROGRAMS:
+        program = Artifact.load(name)
+        tables = json.loads(program.device_config)["pipelines"][0]["tables"]
+        actions = {
+            each["id"]: each["name"] for each in json.loads(program.device_config)["actions"]
+        }
+        found = [
+            actions[table["default_entry"]["action_id"]]
+            for table in tables
+            if table["name"].endswith(".exponents")
+        ]
+        lanes = program.layout.lanes
+        assert found == [f"LibraIngress.align{lane}.escapes" for lane in range(lanes)]
 
 
 def test_a_job_and_its_members() -> None:
