@@ -20,8 +20,8 @@ from controller.tls import ClientTls
 from host_stack.errors import LibraError
 from host_stack.wire import REASONS_PER_SLOT, Reason
 
-WRITE_BATCH = 2048
-"""Updates of one Write: keeps messages under a megabyte."""
+WRITE_BATCH = 512
+"""Updates of one Write: finsy waits ten seconds for its answer, however busy the machine is."""
 
 READY_TIMEOUT_S = 30.0
 
