@@ -37,6 +37,7 @@ class Commit:
         drained_rows, changed_rows: rows read from the switch, rows of which an UPDATE was sent.
         keys: number of touched keys.
         steps: of each rank, how many of its steps are committed now.
+        fraction_bits: F, the scale at which it was summed.
     """
 
     round: int
@@ -48,6 +49,7 @@ class Commit:
     changed_rows: int
     keys: int
     steps: tuple[int, ...]
+    fraction_bits: int
 
 
 @dataclass(frozen=True)

@@ -386,7 +386,7 @@ class Server:
     def _commit(self) -> None:
         self._on_phase("drain", self.round)
         started = time.monotonic()
-        closing, epoch = self.round, self._incarnation.epoch
+        closing, pushed_in = self.round, self._incarnation
         touched = [*self._open[closing].rows.values(), np.zeros(0, np.int64)]
         rows = np.unique(np.concatenate(touched))
         try:
@@ -402,7 +402,7 @@ class Server:
         self._close(changed)
         commit = Commit(
             closing,
-            epoch,
+            pushed_in.epoch,
             drained - started,
             applied - drained,
             time.monotonic() - applied,
@@ -410,6 +410,7 @@ class Server:
             len(changed),
             len(aggregate.keys),
             tuple(self._progress.committed),
+            pushed_in.fraction_bits,
         )
         self._on_commit(commit, self.parameters, aggregate)
         if time.monotonic() - self._reported_at >= REPORT_EVERY_S:

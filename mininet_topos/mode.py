@@ -100,7 +100,7 @@ class ModeRun:
             self.result.reasons, self.result.scale = status.reasons, status.scale_fields()
             self._end(job)
         if self._options.audit:
-            self.result.audit = audit(folder / AUDIT_FOLDER, self.files.fraction_bits)
+            self.result.audit = audit(folder / AUDIT_FOLDER)
         on_progress(self._options.rounds)
         return self.result
 

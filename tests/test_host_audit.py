@@ -33,9 +33,9 @@ def pushes(seed: int) -> list[Push]:
     return made
 
 
-def total(made: list[Push]) -> Push:
+def total(made: list[Push], fraction_bits: int) -> Push:
     """What the server comes to."""
-    aggregator = SoftwareAggregator(NUM_KEYS, F)
+    aggregator = SoftwareAggregator(NUM_KEYS, fraction_bits)
     for rank, (keys, values) in enumerate(made):
         aggregator.add(rank, keys.astype(np.int64), values)
     keys, sums = aggregator.take()
@@ -55,9 +55,11 @@ class Logs:
         for log, (keys, values) in zip(self.workers, made, strict=True):
             log.record(make_tag(epoch, round_), round_, keys, values)
 
-    def commit(self, epoch: int, round_: int, made: list[Push]) -> None:
+    def commit(self, epoch: int, round_: int, made: list[Push], fraction_bits: int = F) -> None:
         """The server commits."""
-        self.server.record(make_tag(epoch, round_), (round_ + 1,) * WORKERS, *total(made))
+        steps = (round_ + 1,) * WORKERS
+        sums = total(made, fraction_bits)
+        self.server.record(make_tag(epoch, round_), steps, fraction_bits, *sums)
 
     def round(self, epoch: int, round_: int, made: list[Push]) -> None:
         """Both."""
@@ -78,7 +80,7 @@ def logs(tmp_path: Path) -> Logs:
 
 def test_what_was_applied_is_what_was_pushed(logs: Logs) -> None:
     """Pushes of an epoch that was given up are told, and no problem."""
-    found = audit(logs.folder, F)
+    found = audit(logs.folder)
     assert found.conserved, found.problems
     assert (found.commits, found.steps, found.gradients) == (3, 9, 900)
     assert found.discarded == WORKERS
@@ -92,13 +94,13 @@ def test_the_hash_tells_of_gradients_alone(logs: Logs, tmp_path: Path) -> None:
     again.server = CommitLog(again.folder)
     again.round(2, 1, pushes(1))
     again.round(2, 2, pushes(2))
-    found = audit(again.folder, F)
+    found = audit(again.folder)
     assert found.conserved, found.problems
-    assert found.pushed_sha256 == audit(logs.folder, F).pushed_sha256
+    assert found.pushed_sha256 == audit(logs.folder).pushed_sha256
     other = Logs(tmp_path / "other")
     for round_ in range(3):
         other.round(1, round_, pushes(round_ + (round_ == 2)))
-    assert audit(other.folder, F).pushed_sha256 != found.pushed_sha256
+    assert audit(other.folder).pushed_sha256 != found.pushed_sha256
 
 
 def test_a_push_that_was_not_summed_is_found(logs: Logs) -> None:
@@ -107,7 +109,7 @@ def test_a_push_that_was_not_summed_is_found(logs: Logs) -> None:
     logs.push(2, 3, made)
     empty = (made[0][0][:0], made[0][1][:0])
     logs.commit(2, 3, [made[0], empty, made[2]])
-    found = audit(logs.folder, F)
+    found = audit(logs.folder)
     assert not found.conserved
     assert "round 3" in found.problems[0]
 
@@ -118,7 +120,7 @@ def test_a_push_that_was_summed_twice_is_found(logs: Logs) -> None:
     logs.push(2, 3, made)
     keys, values = made[1]
     logs.commit(2, 3, [made[0], (keys, values + values), made[2]])
-    found = audit(logs.folder, F)
+    found = audit(logs.folder)
     assert not found.conserved
     assert "sums differ" in found.problems[0]
 
@@ -127,10 +129,10 @@ def test_one_flipped_bit_is_found(logs: Logs) -> None:
     """The last bit of one sum."""
     made = pushes(3)
     logs.push(2, 3, made)
-    keys, sums = total(made)
+    keys, sums = total(made, F)
     sums.view(np.uint32)[17] ^= 1
     logs.server.record(make_tag(2, 3), (4,) * WORKERS, keys, sums)
-    found = audit(logs.folder, F)
+    found = audit(logs.folder)
     assert not found.conserved
     assert f"1 of {len(keys)} sums differ, first that of key {keys[17]}" in found.problems[0]
 
@@ -141,7 +143,7 @@ def test_steps_occur_once(logs: Logs) -> None:
     for log, (keys, values) in zip(logs.workers, made, strict=True):
         log.record(make_tag(2, 3), 2, keys, values)
     logs.commit(2, 3, made)
-    found = audit(logs.folder, F)
+    found = audit(logs.folder)
     assert not found.conserved
     assert "(0, 3)" in found.problems[0]
     assert "(0, 2)" in found.problems[0]
@@ -150,7 +152,7 @@ def test_steps_occur_once(logs: Logs) -> None:
 def test_a_round_that_was_left_out_is_found(logs: Logs) -> None:
     """Rounds follow each other."""
     logs.round(2, 4, pushes(4))
-    found = audit(logs.folder, F)
+    found = audit(logs.folder)
     assert not found.conserved
     assert found.problems == ("round 3 was never committed",)
 
@@ -163,13 +165,27 @@ def test_the_torn_end_of_a_killed_process_is_left_out(logs: Logs, cut: int) -> N
     data = path.read_bytes()
     path.write_bytes(data[:-cut])
     assert len([push for push in read_pushes(logs.folder) if push.rank == 1]) == 4
-    assert audit(logs.folder, F).conserved
+    assert audit(logs.folder).conserved
 
 
 def test_files_that_are_no_logs_are_refused(tmp_path: Path) -> None:
     """By name, and without a crash."""
     with pytest.raises(BadInput, match="nothing to audit"):
-        audit(tmp_path, F)
+        audit(tmp_path)
     (tmp_path / "commit-0000.log").write_bytes(b"x" * 40)
     with pytest.raises(BadInput, match="is no log"):
         list(read_commits(tmp_path))
+
+
+def test_a_commit_is_checked_at_its_own_scale(logs: Logs) -> None:
+    """F may change with an epoch: the same pushes come to other sums, and both are right."""
+    made = pushes(3)
+    logs.push(3, 3, made)
+    logs.commit(3, 3, made, F - 20)
+    assert audit(logs.folder).conserved
+    fine, coarse = total(made, F)[1], total(made, F - 20)[1]
+    assert fine.tobytes() != coarse.tobytes()
+    logs.push(4, 4, made)
+    keys, _ = total(made, F)
+    logs.server.record(make_tag(4, 4), (5,) * WORKERS, F, keys, coarse)
+    assert not audit(logs.folder).conserved

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from host_stack.aggregator import SoftwareAggregator
+from host_stack.audit.check import audit
+from host_stack.audit.log import CommitLog, PushLog
+from host_stack.commit import Commit
 from host_stack.layout import make_tag
-from host_stack.progress import Consistency
+from host_stack.progress import BSP, Consistency
 from tests.job_in_memory import SERVER, MemoryJob, addresses, random_pushes
 from tests.memory_network import Faults
 from tests.test_job import NUM_KEYS, F, direct
@@ -28,6 +33,20 @@ def job_of(rule: Consistency, seed: int, faults: Faults | None = None) -> Memory
     """A job in which some gradients escape."""
     pushes = random_pushes(WORKERS, STEPS, NUM_KEYS, 400, seed=seed, wild=0.01)
     return MemoryJob(pushes, NUM_KEYS, HOT, direct(WORKERS, faults), F, consistency=rule)
+
+
+def check_audit(job: MemoryJob, folder: Path) -> None:
+    """What the auditor says of the job's records: nothing is wrong."""
+    logs = [PushLog(folder, rank) for rank in range(WORKERS)]
+    server = CommitLog(folder)
+    for record in job.records:
+        logs[record.rank].record(record.tag, record.step, record.keys, record.gradients)
+    for commit, applied in zip(job.commits, job.applied, strict=True):
+        tag, keys = make_tag(commit.epoch, commit.round), applied.keys.astype(np.uint64)
+        server.record(tag, commit.steps, commit.fraction_bits, keys, applied.sums)
+    found = audit(folder)
+    assert found.conserved, found.problems
+    assert found.steps == WORKERS * STEPS
 
 
 def check_conserved(job: MemoryJob) -> None:
@@ -75,3 +94,22 @@ def test_workers_run_ahead() -> None:
     job.run()
     check_conserved(job)
     assert len(job.commits) < WORKERS * STEPS
+
+
+@pytest.mark.parametrize("rule", [BSP, *RULES.values()], ids=["bsp", *RULES])
+def test_the_scale_changes(rule: Consistency, tmp_path: Path) -> None:
+    """Another F in the middle of the training, and a death soon after: all of it is accounted for.
+
+    Nothing is lost that is under way at the other scale.
+    """
+    job = job_of(rule, 34)
+
+    def change(commit: Commit) -> None:
+        if commit.round == 1 and job.controller.incarnation.fraction_bits == F:
+            job.controller.move(2, fraction_bits=F - 12)
+            job.crash(addresses(WORKERS)[2], 3)
+
+    job.after_commit(change)
+    job.run()
+    assert {commit.fraction_bits for commit in job.commits} == {F, F - 12}
+    check_audit(job, tmp_path)

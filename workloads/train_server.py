@@ -60,7 +60,7 @@ class Recorder:
         if self._log is not None:  # before the checkpoint, behind which nothing comes again
             tag = make_tag(commit.epoch, commit.round)
             keys = aggregate.keys.astype(np.uint64)
-            self._log.record(tag, commit.steps, keys, aggregate.sums)
+            self._log.record(tag, commit.steps, commit.fraction_bits, keys, aggregate.sums)
         rounds = commit.round + 1
         is_last = min(commit.steps) == self._training.rounds
         if rounds % self._training.evaluate_every == 0 or is_last:

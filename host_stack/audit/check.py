@@ -55,8 +55,8 @@ class AuditResult:
         return asdict(self) | {"problems": list(self.problems)}
 
 
-def audit(folder: Path, fraction_bits: int) -> AuditResult:
-    """Check the logs of a folder; `fraction_bits` is F, the scale of the job.
+def audit(folder: Path) -> AuditResult:
+    """Check the logs of a folder, each commit at the scale that it was summed at.
 
     Of the commits of a round the last one counts: those before were lost with a server that went
     back to its checkpoint.
@@ -67,7 +67,7 @@ def audit(folder: Path, fraction_bits: int) -> AuditResult:
     commits = {split_tag(commit.tag)[1]: commit for commit in read_commits(folder)}
     if not commits:
         raise BadInput(f"{folder} holds no commit: nothing to audit")
-    check = _Check(fraction_bits)
+    check = _Check()
     for expected, round_ in enumerate(sorted(commits)):
         if round_ != expected:
             check.say(f"round {expected} was never committed")
@@ -80,8 +80,7 @@ def audit(folder: Path, fraction_bits: int) -> AuditResult:
 class _Check:
     """Takes the commits in the order of rounds."""
 
-    def __init__(self, fraction_bits: int) -> None:
-        self._fraction_bits = fraction_bits
+    def __init__(self) -> None:
         self._committed: tuple[int, ...] | None = None
         self._sha256 = hashlib.sha256()
         self._problems: list[str] = []
@@ -107,7 +106,7 @@ class _Check:
                 f"round {round_}: committed are the (rank, step) {_show(due)}, pushed were "
                 f"{_show(found)}"
             )
-        keys, sums = sum_of(pushes, self._fraction_bits)
+        keys, sums = sum_of(pushes, commit.fraction_bits)
         if keys.tobytes() != commit.keys.astype(KEY).tobytes():
             self.say(f"round {round_}: {len(commit.keys)} keys committed, {len(keys)} pushed")
         elif sums.tobytes() != commit.sums.astype(VALUE).tobytes():

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from host_stack.errors import BadInput
-from host_stack.fixedpoint import FloatArray
+from host_stack.fixedpoint import FloatArray, check_fraction_bits
 from host_stack.layout import MAX_KEYS, MAX_WORKERS
 
-_MAGIC = b"LBA1"
-_HEAD = struct.Struct("<4sIIII")
-"""Magic; tag; step of a push or number of ranks of a commit; number of keys; 0."""
+_MAGIC = b"LBA2"
+_HEAD = struct.Struct("<4sIIIi")
+"""Magic; tag; step of a push or number of ranks of a commit; number of keys; F of a commit, else
+0."""
 KEY = np.dtype("<u8")
 VALUE = np.dtype("<f4")
 STEP = np.dtype("<u4")
@@ -42,10 +43,14 @@ class PushRecord:
 
 @dataclass(frozen=True)
 class CommitRecord:
-    """A commit: `steps[rank]` are committed now; uint64[n] keys ascending, float32[n] sums."""
+    """A commit: `steps[rank]` are committed now; uint64[n] keys ascending, float32[n] sums.
+
+    `fraction_bits` is F, the scale at which they were summed.
+    """
 
     tag: int
     steps: tuple[int, ...]
+    fraction_bits: int
     keys: Keys
     sums: FloatArray
 
@@ -82,9 +87,16 @@ class CommitLog(_Log):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "commit")
 
-    def record(self, tag: int, steps: tuple[int, ...], keys: Keys, sums: FloatArray) -> None:
+    def record(
+        self,
+        tag: int,
+        steps: tuple[int, ...],
+        fraction_bits: int,
+        keys: Keys,
+        sums: FloatArray,
+    ) -> None:
         """Append a commit."""
-        head = _HEAD.pack(_MAGIC, tag, len(steps), len(keys), 0)
+        head = _HEAD.pack(_MAGIC, tag, len(steps), len(keys), fraction_bits)
         self._append(
             head,
             np.array(steps, STEP).tobytes(),
@@ -99,7 +111,7 @@ def read_pushes(folder: Path) -> Iterator[PushRecord]:
         rank = int(path.stem.split("-")[1])
         reader = _Reader(path)
         while (head := reader.head()) is not None:
-            tag, step, count = head
+            tag, step, count, _ = head
             keys, gradients = reader.array(KEY, count), reader.array(VALUE, count)
             if reader.is_torn:
                 break
@@ -111,14 +123,15 @@ def read_commits(folder: Path) -> Iterator[CommitRecord]:
     for path in sorted(folder.glob("commit-*.log")):
         reader = _Reader(path)
         while (head := reader.head()) is not None:
-            tag, ranks, count = head
+            tag, ranks, count, fraction_bits = head
             if ranks > MAX_WORKERS:
                 raise BadInput(f"{path} is no log of an audit: a commit of {ranks} workers")
+            check_fraction_bits(fraction_bits)
             steps = reader.array(STEP, ranks)
             keys, sums = reader.array(KEY, count), reader.array(VALUE, count)
             if reader.is_torn:
                 break
-            yield CommitRecord(tag, tuple(steps.tolist()), keys, sums)
+            yield CommitRecord(tag, tuple(steps.tolist()), fraction_bits, keys, sums)
 
 
 class _Reader:
@@ -131,16 +144,16 @@ class _Reader:
         self._at = 0
         self.is_torn = False
 
-    def head(self) -> tuple[int, int, int] | None:
-        """Tag, second number and number of keys of the next record; None at the end."""
+    def head(self) -> tuple[int, int, int, int] | None:
+        """Tag, second number, number of keys and F of the next record; None at the end."""
         data = self._data[self._at : self._at + _HEAD.size].tobytes()
         if len(data) < _HEAD.size:
             return None
-        magic, tag, number, count, _ = _HEAD.unpack(data)
+        magic, tag, number, count, fraction_bits = _HEAD.unpack(data)
         if magic != _MAGIC or count > MAX_KEYS:
             raise BadInput(f"{self._path} is no log of an audit, at byte {self._at}")
         self._at += _HEAD.size
-        return tag, number, count
+        return tag, number, count, fraction_bits
 
     def array(self, kind: np.dtype, count: int) -> np.ndarray:
         """The next array; sets `is_torn` if the file ends within it."""
