@@ -45,7 +45,8 @@ class Incarnation:
         fraction_bits: F.
         version: number of the placement, counted by the controller.
         placement: where the hot keys are.
-        planned: it may wait for the end of the open round, since nothing is lost.
+        planned: another placement waits for the next epoch. The server asks for that when it
+            costs least, between two rounds.
     """
 
     epoch: int

@@ -103,7 +103,7 @@ class Server:
             SoftwareAggregator(job.num_keys, incarnation.fraction_bits) for _ in range(2)
         ]
         self._hot_stats = HotStats()
-        self._planned: Incarnation | None = None
+        self._change_is_due = self._is_changing = False
         self._joined = {} if resumed is None else dict.fromkeys(range(workers), 0)
         self._rejoining: dict[int, SimpleRequest] = {}
         self._asked_at = 0.0
@@ -142,6 +142,8 @@ class Server:
             self._release()
             if self._progress.can_commit:
                 self._commit()
+        self._is_changing = False  # there is no next round
+        self._release()
         self._report()
 
     def statistics(self) -> dict[str, int]:
@@ -208,17 +210,17 @@ class Server:
         self._hot.close(self.round - 1)
 
     def _take_news(self) -> None:
-        """Begin the controller's newest incarnation, at once or, if it can wait, at the commit."""
+        """Begin the controller's newest incarnation, or note that another placement waits."""
         news = self._incarnations.news()
-        if news is None or not is_newer(news.epoch, self._incarnation.epoch):
+        if news is None:
             return
-        if news.planned and not self._rejoining:
-            self._planned = news
-            return
-        self._move(news)
+        if is_newer(news.epoch, self._incarnation.epoch):
+            self._move(news)
+        elif news.planned and news.epoch == self._incarnation.epoch:
+            self._change_is_due = True
 
     def _move(self, incarnation: Incarnation) -> None:
-        self._planned = None
+        self._change_is_due = self._is_changing = False
         self.counters["incarnations"] += 1
         waiting = {rank: each.request for rank, each in self._waiting.items()} | self._rejoining
         self._rejoining.clear()
@@ -349,7 +351,10 @@ class Server:
             self._kv.simple_response(asking.request, answer.encode())
 
     def _release(self) -> None:
-        """Let those go on who may."""
+        """Let those go on who may; nobody while the placement changes."""
+        if self._is_changing:
+            self._renew("another placement")
+            return
         for rank in self._progress.release(time.monotonic()):
             waiting = self._waiting.pop(rank)
             self._answer_go(rank, waiting.request, waiting.message)
@@ -422,13 +427,12 @@ class Server:
         return np.union1d(keys, touched) if len(touched) else keys
 
     def _close(self, changed: IntArray) -> None:
-        """Go to the next round, in the planned incarnation if there is one."""
+        """Go to the next round, in another incarnation if a placement waits for that."""
         self._progress.commit()
         self._tally.commit(self._open.pop(self.round - 1))
         self._open[self.round + 1] = OpenRound()
         self._changed.append(bitmap_of(changed, self._incarnation.placement.used_rows))
-        if self._planned is not None:
-            self._move(self._planned)
+        self._is_changing = self._change_is_due
         self._release()
         self._pulls.release(self.round)
 

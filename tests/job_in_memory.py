@@ -138,14 +138,19 @@ class MemoryController:
         self._install = install
         self._wake = Wake()
         self._seen = job.epoch
+        self._planned: dict[str, Any] = {}
+        self._is_announced = False
 
     def fileno(self) -> int:
         """Readable while there is news."""
         return self._wake.fileno()
 
     def news(self) -> Incarnation | None:
-        """The newest incarnation, once."""
+        """The newest incarnation, once, and once that another placement waits."""
         self._wake.clear()
+        if self._is_announced:
+            self._is_announced = False
+            return replace(self.incarnation, planned=True)
         if self._seen == self.incarnation.epoch:
             return None
         self._seen = self.incarnation.epoch
@@ -166,10 +171,17 @@ class MemoryController:
             self.reasons.append(reason)
             self.move(round_)
 
-    def move(self, round_: int, *, planned: bool = False, **changes: Any) -> None:
-        """Go to the next epoch, with other changes of the incarnation."""
+    def plan(self, **changes: Any) -> None:
+        """Let changes of the incarnation wait for the next epoch, and say so."""
+        self._planned = changes
+        self._is_announced = True
+        self._wake.set()
+
+    def move(self, round_: int, **changes: Any) -> None:
+        """Go to the next epoch, with what was planned and other changes of the incarnation."""
         old = self.incarnation
-        new = replace(old, epoch=next_epoch(old.epoch), round=round_, planned=planned, **changes)
+        changes, self._planned = self._planned | changes, {}
+        new = replace(old, epoch=next_epoch(old.epoch), round=round_, **changes)
         if self._install is not None:
             self._install(self._job.at(new.epoch, new.fraction_bits))
         self.incarnation = new

@@ -266,14 +266,18 @@ def test_a_placement_begins_with_an_epoch(
     with controller_process(folder, socket) as process:
         begin(process)
         operator = Operator(process.address, WAIT_S)
-        client.begin(0, resumed=False, timeout_s=WAIT_S)
+        first = client.begin(0, resumed=False, timeout_s=WAIT_S)
         dataplane = switch.dataplane
         assert operator.change(1, other, None).version == 2
-        second = await_news(client)
+        told = await_news(client)
+        assert (told.epoch, told.version, told.planned) == (1, 1, True)
+        second = await_news(client, lambda: client.renew("between rounds", first, 4))
+        assert not second.planned
         assert (second.epoch, second.version, second.fraction_bits) == (2, 2, F)
         assert second.placement.keys.tolist() == list(range(50, 170))
         assert operator.change(1, None, 30).version == 3
-        third = await_news(client)
+        assert await_news(client).planned
+        third = await_news(client, lambda: client.renew("between rounds", second, 5))
         assert (third.epoch, third.version, third.fraction_bits) == (3, 3, 30)
         assert third.placement.keys.tolist() == list(range(50, 170))
         assert switch.dataplane is dataplane  # other tables for another F, beside running jobs

@@ -131,7 +131,7 @@ def test_one_flipped_bit_is_found(logs: Logs) -> None:
     logs.push(2, 3, made)
     keys, sums = total(made, F)
     sums.view(np.uint32)[17] ^= 1
-    logs.server.record(make_tag(2, 3), (4,) * WORKERS, keys, sums)
+    logs.server.record(make_tag(2, 3), (4,) * WORKERS, F, keys, sums)
     found = audit(logs.folder)
     assert not found.conserved
     assert f"1 of {len(keys)} sums differ, first that of key {keys[17]}" in found.problems[0]

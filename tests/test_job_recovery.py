@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -60,13 +62,13 @@ def test_server_and_worker_die_together(calls: int) -> None:
 
 
 def test_the_hot_set_changes_between_rounds() -> None:
-    """A planned incarnation begins with a round, and no round is pushed twice for it."""
+    """A placement that waits begins between two rounds, and no round is pushed twice for it."""
     job = job_of(seed=24)
     hotter = heat_based(np.arange(300, 1500, dtype=np.uint64), job.job.layout)
 
     def change(commit: object) -> None:
         if commit.round == 2:  # type: ignore[attr-defined]
-            job.controller.move(0, planned=True, placement=hotter, version=2)
+            job.controller.plan(placement=hotter, version=2)
 
     job.after_commit(change)
     outcome = job.run()
@@ -95,8 +97,24 @@ def test_keys_that_become_hot_are_fetched(planned: bool, calls: int | None) -> N
 
     def change(commit: Commit) -> None:
         if commit.round == 2 and job.controller.incarnation.version == 1:
-            job.controller.move(3, planned=planned, placement=hotter, version=2)
+            begin = job.controller.plan if planned else partial(job.controller.move, 3)
+            begin(placement=hotter, version=2)
 
     job.after_commit(change)
     check(job)
     assert job.controller.incarnation.version == 2
+
+
+@pytest.mark.parametrize("round_", [ROUNDS - 2, ROUNDS - 1])
+def test_a_change_may_come_too_late(round_: int) -> None:
+    """One that is announced at the end keeps nobody from ending."""
+    job = job_of(seed=26)
+    hotter = heat_based(np.arange(300, 1500, dtype=np.uint64), job.job.layout)
+
+    def change(commit: Commit) -> None:
+        if commit.round == round_:
+            job.controller.plan(placement=hotter, version=2)
+
+    job.after_commit(change)
+    outcome = job.run()
+    assert outcome.parameters.tobytes() == expected(job.pushes).tobytes()

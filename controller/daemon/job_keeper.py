@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from controller.daemon.job_record import JobRecord, Placed, Placing, Taken
@@ -49,6 +50,7 @@ class JobKeeper:
         standing: when (monotonic) and what the server reported last.
         renewal, suspicion: what was asked and the switch's keeper has not taken up yet.
         deleted: nothing may be asked of it any more.
+        followers: servers that are told of each incarnation.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class JobKeeper:
         self.renewal: Request | None = None
         self.suspicion: Request | None = None
         self.deleted = False
+        self.followers = 0
         self._taken = taken
         self._store = store
         self._layout = layout
@@ -101,16 +104,27 @@ class JobKeeper:
             return self._placing.version
         return 1 if self._taken is None else self._taken.version
 
-    async def after(self, epoch: int | None) -> Incarnation:
-        """Wait for an installed incarnation of another epoch than `epoch`.
+    async def after(self, seen: Incarnation | None) -> Incarnation:
+        """Wait for an installed incarnation of another epoch, or with other plans, than `seen`.
 
         Raises `NotKnown` when the job is deleted.
         """
-        while not self.deleted and (self._current is None or self._current.epoch == epoch):
+        while not self.deleted and (
+            self._current is None or (seen is not None and _is_same(self._current, seen))
+        ):
             await self._changed.wait()
         if self.deleted or self._current is None:
             raise NotKnown(f"job {self.record.job} was deleted")
         return self._current
+
+    @contextmanager
+    def followed(self) -> Iterator[JobKeeper]:
+        """Count a server that is told of each incarnation, as long as the block lasts."""
+        self.followers += 1
+        try:
+            yield self
+        finally:
+            self.followers -= 1
 
     def renew(self, request: Request) -> None:
         """Make another incarnation, unless the asking server has missed the newest one."""
@@ -134,9 +148,9 @@ class JobKeeper:
         self.round = max(self.round, standing.round)
 
     def change(self, placement: Placement | None, fraction_bits: int | None) -> None:
-        """Give the job another placement, another F, or both, in another epoch.
+        """Give the job another placement, another F, or both, in the next epoch.
 
-        The round that is open then is pushed again.
+        A server that follows is told, and asks for that epoch between two rounds.
 
         Raises:
             BadInput: it does not fit.
@@ -153,7 +167,11 @@ class JobKeeper:
         self._placing = Placing(version, bits, new)
         self._store.save_placement(self.record.job, self._placing)
         self._tell("placement", f"placement {version}: {len(new)} hot keys, F = {bits}")
-        self.renew(Request(current.epoch, self.round, f"placement {version}"))
+        if self.followers:
+            self._current = replace(current, planned=True)
+            self._wake_waiting()
+        else:
+            self.renew(Request(current.epoch, self.round, f"placement {version}"))
 
     def declare(self, workers: tuple[str, ...]) -> None:
         """Give the job other workers, in another epoch; the caller has checked them."""
@@ -271,6 +289,11 @@ class JobKeeper:
     def _wake_waiting(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _is_same(incarnation: Incarnation, seen: Incarnation) -> bool:
+    """Whether a server that has seen one need not be told of the other."""
+    return (incarnation.epoch, incarnation.planned) == (seen.epoch, seen.planned)
 
 
 def check_fits(placement: Placement, record: JobRecord, layout: Layout) -> None:

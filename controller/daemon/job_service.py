@@ -37,15 +37,14 @@ class JobService(job_pb2_grpc.JobServiceServicer):  # type: ignore[misc]
         self, request: job_pb2.WatchRequest, context: Context
     ) -> AsyncIterator[job_pb2.Incarnation]:
         """Send the incarnation that holds, and each further one."""
-        epoch = None
-        while True:
-            try:
-                incarnation = await self._controller.job(request.job).after(epoch)
-            except LibraError as error:
-                await refuse(context, error)
-                return
-            epoch = incarnation.epoch
-            yield _message(request.job, incarnation)
+        incarnation = None
+        try:
+            with self._controller.job(request.job).followed() as keeper:
+                while True:
+                    incarnation = await keeper.after(incarnation)
+                    yield _message(request.job, incarnation)
+        except LibraError as error:
+            await refuse(context, error)
 
     async def Renew(self, request: job_pb2.RenewRequest, context: Context) -> job_pb2.RenewReply:
         """Make another incarnation."""

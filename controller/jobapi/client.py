@@ -126,7 +126,7 @@ class JobIncarnations:
                     lambda: self._newest is not None and wanted(self._newest), timeout=1.0
                 )
                 if self._newest is not None and wanted(self._newest):
-                    self._is_news = False
+                    self._is_news = self._newest.planned
                     return self._newest
             if time.monotonic() > deadline:
                 raise NoController(
@@ -165,7 +165,7 @@ class JobIncarnations:
         with self._known:
             self._newest = incarnation
             self._known.notify_all()
-            if known is None or known.epoch != incarnation.epoch:
+            if known is None or known.epoch != incarnation.epoch or incarnation.planned:
                 self._is_news = True
                 self._wake.set()
 
