@@ -14,11 +14,13 @@ from bench.kv import compile_pslite
 from host_stack.connect import worker_node
 from host_stack.errors import BadInput
 from host_stack.hot_kv import HotKVWorker, kv_worker
+from host_stack.job import Job
 from host_stack.kv import KVConfig, KVServer, KVUsageError, KVWorker, Node, Role
+from host_stack.placement import Placement
 from host_stack.worker import Worker
 from tests.job_in_memory import MemoryJob, make_job
 from tests.kv_jobs import LIMIT_S, AddingStore, config, start_scheduler, together
-from tests.memory_network import Faults
+from tests.memory_network import Faults, MemoryNetwork
 from tests.test_job import F, direct
 
 NUM_KEYS = 60
@@ -32,10 +34,17 @@ Program = Callable[[HotKVWorker | KVWorker], None]
 class KVJob(MemoryJob):
     """A job whose workers run programs of `KVWorker`; the model is the sum of all gradients."""
 
-    def __init__(self, programs: list[Program | None], hot: int, faults: Faults | None = None):
+    def __init__(
+        self,
+        programs: list[Program | None],
+        hot: int,
+        faults: Faults | None = None,
+        network_of: Callable[[Job, Placement], MemoryNetwork] | None = None,
+    ) -> None:
         nothing = np.zeros(0, np.uint64), np.zeros(0, np.float32)
         workers = len(programs)
-        super().__init__([[nothing] * workers], NUM_KEYS, hot, direct(workers, faults), F)
+        network_of = network_of or direct(workers, faults)
+        super().__init__([[nothing] * workers], NUM_KEYS, hot, network_of, F)
         self._programs = programs
         self.rounds = None
 

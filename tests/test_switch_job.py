@@ -34,6 +34,7 @@ from tests.job_in_memory import (
     two_cells,
 )
 from tests.memory_network import Faults, MemoryNetwork
+from tests.test_hot_kv import KVJob, alternating
 from tests.test_job import NUM_KEYS, F, expected
 
 pytestmark = [
@@ -241,3 +242,17 @@ def test_a_switch_that_answers_digits_alone(lanes: int) -> None:
         assert job.network.dataplane.drains > 0
     assert outcome.parameters.tobytes() == expected(pushes).tobytes()
     assert outcome.counters["drained_rows"] > 0
+
+
+def test_hot_keys_of_kv_workers_are_summed_in_the_switch() -> None:
+    """Two programs of `KVWorker`, and one that speaks ps-lite alone; every push counts once."""
+    with embedded_network(Faults(loss=0.02, seed=18)) as (server, make):
+        job = KVJob([alternating, None, alternating], 30, network_of=make)
+        job.run()
+        counts = asyncio.run(reasons(server.address))
+    wanted = np.zeros(60)
+    wanted[[0, 1, 5, 40]] += 2 * 5 + 21
+    wanted[[1, 2, 40, 59]] += 2 * 5
+    assert job.outcome.parameters.tolist() == wanted.tolist()
+    assert counts["aggregated"] > 0
+    assert "fallback_added" not in job.outcome.counters
