@@ -20,8 +20,8 @@ def random_program(seed: int) -> bytes:
     widths = {"a": 16, "b": 1, "c": 15, "d": 16}
     b.header("in", [[f"{n}{k}", w, False] for k in range(COPIES) for n, w in widths.items()])
     b.header("tail", [["x", 32, False], ["y", 8, False]])
-    local = {"p": 32, "q": 64, "r": 96, "s": 13}
-    fields = [[f"{n}{k}", w, False] for k in range(COPIES) for n, w in local.items()]
+    local = {"p": 32, "q": 64, "r": 96, "s": 13, "z": 20}
+    fields = [[f"{n}{k}", w, n == "z"] for k in range(COPIES) for n, w in local.items()]
     shared = {"sum": 32, "any": 1, "bits": 19, "own": 24, "scale": 8, "all": 12}
     b.header("md", fields + [[n, w, False] for n, w in shared.items()], metadata=True)
     b.stack("out", [["u", 32, False], ["v", 64, False]], COPIES)
@@ -131,6 +131,9 @@ class Copy:
         if rng.random() < 0.5:
             b.when(f"choose{k}", op("==", field("md", "scale"), const(rng.randrange(4))))
             b.run(f"chosen{k}", [assign(b_("p"), self.number(2, *names))])
+        signed = op("two_comp_mod", self.number(2, *names), const(20))
+        b.run(f"signed{k}", [assign(b_("z"), signed)])
+        names.append("z")
         b.run(f"own{k}", [assign(field("md", "own"), self.number(2, *names))])
         if rng.random() < 0.8:
             self._table(names)

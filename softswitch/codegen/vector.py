@@ -69,7 +69,7 @@ class Vectors:
     def range(self, row: Row) -> Range:
         """Return the smallest range that covers all copies."""
         known = self.storage.ranges.get(tuple(field_keys(row)))
-        if known is not None:
+        if known is not None and not self._kind(row[0])[1]:  # it is one of bits, without a sign
             return known
         bounds = self.e.ranges.of(row[0])
         for expr in row[1:]:
