@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from softswitch.codegen.columns import NotAlike, SeriesTable, step_of
-from softswitch.codegen.layout import Layout
+from softswitch.codegen.layout import Layout, c_type
 from softswitch.codegen.locality import FieldKey
 from softswitch.codegen.ranges import Range, join
 from softswitch.codegen.vector import Pair
@@ -174,6 +174,8 @@ class CopyStorage:
 
     def load(self, keys: Keys) -> str:
         """Return the vector of a column, or of a field that all copies share."""
+        if self._is_kept(keys):
+            return self._kept(keys)
         if self.is_private(keys):
             return self.variable(keys)
         headers = [self.layout.program.headers[header] for header, _ in keys]
@@ -182,6 +184,26 @@ class CopyStorage:
         if headers[0].index in self.layout.views:
             return self._window(keys)
         return self.each(self.stack_field(keys))
+
+    def _is_kept(self, keys: Keys) -> bool:
+        """Whether a column is metadata that outlives the pipeline, and is only read."""
+        return (
+            any(key in self.usage.foreign for key in keys)
+            and all(self.layout.program.headers[header].metadata for header, _ in keys)
+            and not self.written.intersection(keys)
+            and len(set(keys)) == len(keys)
+        )
+
+    def _kept(self, keys: Keys) -> str:
+        """Load such a column from the packet's state, field by field."""
+        kind = c_type(self.width(keys))
+        places = [f"p->m.h{header}_f{index}" for header, index in keys]
+        if self.width(keys) > WINDOW_BITS or places != [self.layout.static_field(*k) for k in keys]:
+            raise NotAlike
+        members = (f"offsetof(struct ss_meta, h{header}_f{index})" for header, index in keys)
+        key = ("static const uint32_t", f"[] = {{{', '.join(members)}}}")
+        name = self._constants.setdefault(key, f"s{len(self._constants)}")
+        return self.each(f"*(const {kind} *)((const uint8_t *)&p->m + {name}[k + e])")
 
     def load_pair(self, keys: Keys) -> Pair:
         """Return the high and low halves of a column of 65 to 128 bits."""
