@@ -59,7 +59,7 @@ lint: $(STAMP) ## check style and types
 p4: $(STAMP) ## compile p4src/ with p4c (which must be installed) into p4src/build/
 	@$(VENV)/bin/python -m controller.p4build
 
-tofino: $(STAMP) ## compile p4src/libra_tna.p4 with p4c's Tofino back end (which must be installed), and measure
+tofino: $(STAMP) ## compile the program for Tofino, where p4c's Tofino back end is installed
 	@$(VENV)/bin/python -m controller.tofinobuild $(ARGS)
 
 clean: ## remove the virtual environment, results and caches of this folder

@@ -43,7 +43,7 @@ class SwitchSpec:
         ip, mac: its own.
         device_id: as its P4Runtime server has it.
         target: `controller.targets`. program: the compiled program that it runs.
-        rack: for people.
+        rack: its switches run programs with the same layout; empty for none.
         tls: to its P4Runtime server; None for none.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -141,3 +142,15 @@ def test_every_target_checks_ports() -> None:
     find_target("tofino-p4rt").check_ports([0, 128])
     with pytest.raises(BadInput, match="port 0"):
         find_target("bmv2").check_ports([0])
+
+
+def test_the_inventory_of_the_deployment_guide(tmp_path: Path) -> None:
+    """What docs/deploy-tofino.md shows is what the controller reads."""
+    guide = (Path(__file__).parent.parent / "docs" / "deploy-tofino.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    path = tmp_path / "lab.toml"
+    path.write_text(example)
+    inventory = Inventory.load(path)
+    assert [host.port for host in inventory.hosts] == [128, 136, 144]
+    target = find_target(inventory.switch("tofino1").target)
+    target.check_workers(1, [host.port for host in inventory.hosts[1:]])

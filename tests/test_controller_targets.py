@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.artifacts import Artifact
+from controller.daemon.controller import Controller
+from controller.daemon.store import Store
+from controller.inventory import Inventory, LinkSpec, SwitchSpec
 from controller.targets import EMULATED, TARGETS, find_target
-from controller.targets.rack import common_format, common_layout
+from controller.targets.rack import check_racks
 from controller.targets.tofino import P4RT, STRATUM
 from controller.targets.tofino_output import Profile, TofinoProgram
 from controller.targets.v1model import SOFT
 from host_stack.errors import BadInput, LayoutMismatch
-from host_stack.wire import DrainFormat
 from tests.host_support import LAYOUT
 from tests.tofino_output import P4INFO, write_output
 
@@ -177,18 +179,25 @@ def test_jobs_and_workers_that_fit(target: object) -> None:
 
 
 def test_a_mixed_rack_is_refused(program: TofinoProgram) -> None:
-    """Both switches and both values are named."""
-    assert common_layout({"s1": program, "s2": program}) == NARROW
-    assert common_layout({"s1": ARTIFACT}) == LAYOUT
+    """Both switches and both values are named; other racks do not matter."""
+    programs = {"s1": ARTIFACT, "s2": program, "s3": program}
+    check_racks({"s1": "a", "s2": "b", "s3": "b"}, programs)
+    check_racks({"s1": "", "s2": "", "s3": "b"}, programs)
     with pytest.raises(LayoutMismatch) as caught:
-        common_layout({"s1": ARTIFACT, "s2": program})
-    text = str(caught.value)
-    assert text.startswith("lanes is 32 at switch s1 and 16 at switch s2 (tofino)")
-    with pytest.raises(BadInput, match="needs a switch"):
-        common_layout({})
+        check_racks({"s1": "a", "s2": "b", "s3": "a"}, programs)
+    assert str(caught.value).startswith("lanes is 32 at s1 and 16 at s3 of rack a: run programs")
 
 
-def test_float32_drains_need_it_everywhere() -> None:
-    """One switch that answers digits alone decides for all."""
-    assert common_format({"a": SOFT, "b": find_target("bmv2")}) is DrainFormat.FLOAT32
-    assert common_format({"a": SOFT, "b": P4RT}) is DrainFormat.DIGITS
+def test_the_controller_refuses_a_mixed_rack(tmp_path: Path) -> None:
+    """Switches of 16 and of 32 lanes are served side by side, but not in one rack."""
+    switches = tuple(
+        SwitchSpec(f"s{i}", f"127.0.0.1:{i}", f"10.0.{i}.254", f"02:00:00:00:0{i}:fe", program=each)
+        for i, each in enumerate(["libra", "libra16"], start=1)
+    )
+    link = LinkSpec(("s1:10", "s2:10"))
+    store = Store(tmp_path / "state.sqlite")
+    controller = Controller(Inventory(switches, (), (link,)), store)
+    assert [controller.layout_of(name).lanes for name in ("s1", "s2")] == [32, 16]
+    mixed = tuple(dataclasses.replace(switch, rack="r") for switch in switches)
+    with pytest.raises(LayoutMismatch, match="lanes is 32 at s1 and 16 at s2 of rack r"):
+        Controller(Inventory(mixed, (), (link,)), store)

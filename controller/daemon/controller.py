@@ -21,6 +21,7 @@ from controller.errors import AlreadyThere, NoRoom, NotKnown
 from controller.inventory import Inventory
 from controller.placing.blocks import Block, block_rows
 from controller.targets import find_target
+from controller.targets.rack import check_racks
 from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.layout import Layout
@@ -62,7 +63,8 @@ class Controller:
     ) -> None:
         """Take up the jobs of a store; `attempts` and `turn` as `SwitchKeeper` has them.
 
-        Raises `BadInput` if the inventory lacks what a job of the store needs.
+        Raises `BadInput` if the inventory lacks what a job of the store needs, `LayoutMismatch` if
+        switches of one rack run programs that differ in their layout.
         """
         self.inventory = inventory
         self.store = store
@@ -71,6 +73,7 @@ class Controller:
             switch.name: find_target(switch.target).load(switch.program)
             for switch in inventory.switches
         }
+        check_racks({switch.name: switch.rack for switch in inventory.switches}, self._programs)
         self._report = report
         self._news = asyncio.Event()
         self._wanted = {
