@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from planner.cli_compare import compare
 from planner.cli_from_run import from_run
 from planner.cli_simulate import simulate_command
 from planner.cli_topology import topology
@@ -24,3 +25,4 @@ app.command()(whatif)
 app.command("from-run")(from_run)
 app.command()(topology)
 app.command("simulate")(simulate_command)
+app.command()(compare)

@@ -14,7 +14,7 @@ from planner.topology.reconfigurable import Reconfigurable
 RACK = 16
 OVERSUBSCRIPTION = 2.0
 SIP_ML_SWITCHING_MS = 0.025
-SIP_ML_REFRESH_MS = 1.0
+SIP_ML_REFRESH_MS = 10.0
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Protocol
+from functools import cached_property, lru_cache
+from itertools import pairwise, product
+from typing import Protocol
 
 import networkx as nx
 import numpy as np
@@ -172,9 +173,8 @@ class Direct:
         self._index = {link: i for i, link in enumerate(topology.links)}
         parallel = np.fromiter(topology.links.values(), np.float64, len(topology.links))
         self.capacity: Floats = parallel * (rate_bps / BITS_PER_BYTE_MS)
-        self._shortest = ShortestPaths(topology.graph)
+        self._shortest = _shortest_paths(topology)
         self._used: dict[tuple[int, int], list[Ints]] = {}
-        self._kept: tuple[bytes, Any] = (b"", None)
         self._groups = {tuple(sorted(group.members)): group for group in topology.groups}
         everyone = self._groups.get(tuple(range(topology.servers)))
         self._sums = everyone and (everyone, coin_change(len(everyone.members), everyone.steps))
@@ -194,26 +194,24 @@ class Direct:
     def transfer_loads(self, matrix: Floats) -> Floats:
         """Bytes on the links of the paths."""
         apart = matrix - np.diag(np.diag(matrix))
-        pairs = np.flatnonzero(apart)
-        if not len(pairs):
+        if not apart.any():
             return np.zeros(len(self.capacity))
-        loads: Floats = apart.ravel()[pairs] @ self._pair_links(pairs)
+        loads: Floats = apart.ravel() @ self._pair_links
         return loads
 
-    def _pair_links(self, pairs: Ints) -> sparse.csr_array:
-        """How often each link is used for a byte of each pair of servers: (p, l)."""
-        wanted = pairs.tobytes()
-        if self._kept[0] != wanted:
-            used = [self._transfer_links(*divmod(pair, self.servers)) for pair in pairs.tolist()]
-            columns = [links for each in used for links in each]
-            rows = np.repeat(np.arange(len(pairs)), [sum(map(len, each)) for each in used])
-            share = np.repeat(
-                [1 / len(each) for each in used], [sum(map(len, each)) for each in used]
-            )
-            column = np.concatenate([np.zeros(0, np.int64), *columns])
-            shape = (len(pairs), len(self.capacity))
-            self._kept = (wanted, sparse.csr_array((share, (rows, column)), shape=shape))
-        return self._kept[1]
+    @cached_property
+    def _pair_links(self) -> sparse.csr_array:
+        """How often each link is used for a byte of each pair of servers: (n · n, l)."""
+        row, column, share = [], [], []
+        for source, to in product(range(self.servers), repeat=2):
+            paths = self._transfer_links(source, to) if source != to else []
+            for links in paths:
+                row.append(np.full(len(links), source * self.servers + to))
+                column.append(links)
+                share.append(np.full(len(links), 1 / len(paths)))
+        uses = (np.concatenate(row), np.concatenate(column))
+        shape = (self.servers**2, len(self.capacity))
+        return sparse.csr_array((np.concatenate(share), uses), shape=shape)
 
     def _transfer_links(self, source: int, to: int) -> list[Ints]:
         """The links of each path of a transfer."""
@@ -248,6 +246,12 @@ class Direct:
 
     def _links(self, path: Route) -> list[int]:
         return [self._index[hop] for hop in pairwise(path)]
+
+
+@lru_cache(maxsize=8)
+def _shortest_paths(topology: Topology) -> ShortestPaths:
+    """Paths of a topology; they are found once for links of all rates."""
+    return ShortestPaths(topology.graph)
 
 
 def walk(group: RingGroup, sums: list[tuple[int, ...]], source: int, to: int) -> Route:

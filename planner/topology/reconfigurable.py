@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from planner.topology.fabrics import BITS_PER_BYTE_MS, Flow, needs_no_network
-from planner.topology.fluid import Outcome, Run
+from planner.topology.fluid import COARSE_SLACK, Outcome, Run
 from planner.topology.loads import ring_bytes
 from planner.topology.matching import DISCOUNTS
 from planner.topology.maxmin import Floats, Ints, Uses, max_min_rates
@@ -107,6 +107,8 @@ class _Rewired(Run):
         self._dark_until = 0.0
         self._looked_at = -np.inf
         self._paths: ShortestPaths | None = None
+        self._parallel = np.zeros(fabric.servers**2)
+        self._ways: dict[int, Ints] = {}
 
     def _share(self) -> None:
         """Rewire when it is time to, and find rates over the circuits that there are."""
@@ -133,28 +135,34 @@ class _Rewired(Run):
         if circuits != self._circuits:
             self._circuits = circuits
             self._dark_until = self.now + self._fabric.switching_ms
+            self._parallel[:] = 0
+            for (a, b), count in circuits.items():
+                self._parallel[a * servers + b] = count
+            self._ways = {}
             graph = nx.DiGraph(list(circuits))
             graph.add_nodes_from(range(servers))
             self._paths = ShortestPaths(graph) if self._fabric.forwarding else None
 
     def _rates(self) -> Floats:
         """Fair rates over circuits; zero for flows that have none."""
-        index = {pair: i for i, pair in enumerate(self._circuits)}
-        capacity = self._fabric.circuit * np.array(list(self._circuits.values()), dtype=float)
-        ways = [self._way(pair, index) for pair in self._pair[self.active].tolist()]
-        rates = np.zeros(len(self.active))
-        carried = np.flatnonzero([len(way) for way in ways])
-        if len(carried):
-            lengths = [len(ways[i]) for i in carried]
-            link: Ints = np.array([each for i in carried for each in ways[i]], dtype=np.int64)
-            first = np.concatenate([[0], np.cumsum(lengths)])
-            rates[carried] = max_min_rates(Uses(first, link, np.ones(len(link))), capacity)
-        return rates
+        pairs = self._pair[self.active]
+        if self._paths is None:  # every flow has one circuit at most, and shares it evenly
+            sharing = np.bincount(pairs, minlength=len(self._parallel))
+            capacity = self._fabric.circuit * self._parallel[pairs]
+            rates: Floats = capacity / sharing[pairs]
+            return rates
+        ways = [self._way(pair) for pair in pairs.tolist()]
+        first = np.concatenate([[0], np.cumsum([len(way) for way in ways])])
+        link = np.concatenate([np.zeros(0, np.int64), *ways])
+        capacity = self._fabric.circuit * self._parallel
+        uses = Uses(first, link, np.ones(len(link)))
+        return max_min_rates(uses, capacity, slack=COARSE_SLACK)
 
-    def _way(self, pair: int, index: dict[tuple[int, int], int]) -> list[int]:
-        source, to = divmod(pair, self._fabric.servers)
-        if (source, to) in index:
-            return [index[source, to]]
-        if self._paths is None:
-            return []
-        return [index[hop] for hop in pairwise(self._paths.paths(source, to, 1)[0])]
+    def _way(self, pair: int) -> Ints:
+        """The circuits that a flow takes, each named by its pair of servers."""
+        if pair not in self._ways:
+            assert self._paths is not None  # noqa: S101  asked with forwarding only
+            servers = self._fabric.servers
+            path = self._paths.paths(*divmod(pair, servers), 1)[0]
+            self._ways[pair] = np.array([a * servers + b for a, b in pairwise(path)])
+        return self._ways[pair]
