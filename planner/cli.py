@@ -6,6 +6,7 @@ import typer
 
 from planner.cli_compare import compare
 from planner.cli_from_run import from_run
+from planner.cli_share import share_command
 from planner.cli_simulate import simulate_command
 from planner.cli_topology import topology
 from planner.cli_whatif import whatif
@@ -26,3 +27,4 @@ app.command("from-run")(from_run)
 app.command()(topology)
 app.command("simulate")(simulate_command)
 app.command()(compare)
+app.command("share")(share_command)

@@ -1,0 +1,64 @@
+"""Several jobs on one cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from planner.cli import app
+from planner.errors import PlanError
+from planner.topology.fabrics import Switched
+from planner.topology.fluid import simulate
+from planner.topology.iteration import iteration_graph
+from planner.topology.sharing import merge, share
+from planner.topology.strategy import data_parallel
+from planner.topology.taskgraph import TaskGraph
+from tests.planner_workloads import SMALL, workload
+
+
+def graph(name: str, servers: int = 4) -> TaskGraph:
+    """An iteration of a small model."""
+    made = workload(name, servers)
+    return iteration_graph(made, data_parallel(made))
+
+
+def test_jobs_on_an_ideal_switch_do_not_meet() -> None:
+    """Each takes as long as alone, wherever its servers are and whenever it starts."""
+    graphs = [graph("bert"), graph("dlrm"), graph("bert")]
+    merged = merge(graphs, seed=4)
+    outcome = simulate(merged.graph, Switched(12, 1e10))
+    alone = [simulate(each, Switched(4, 1e10)).iteration_ms for each in graphs]
+    assert merged.took_ms(outcome.end_ms) == pytest.approx(np.array(alone))
+    assert len(set(merged.start_ms)) == 3
+
+
+def test_jobs_on_a_narrow_network_do() -> None:
+    """No job is faster than on the ideal switch; figures are those of the times."""
+    found = share([graph("bert")] * 4, 4, 5e8)
+    ideal, narrow = found["ideal"], found["oversubscribed"]
+    assert (np.array(narrow["iteration_ms"]) >= 0.98 * np.array(ideal["iteration_ms"])).all()
+    assert narrow["average_ms"] > ideal["average_ms"]
+    assert narrow["average_ms"] <= narrow["p99_ms"] <= max(narrow["iteration_ms"])
+
+
+def test_no_job() -> None:
+    """There is nothing to share for."""
+    with pytest.raises(PlanError, match="no job"):
+        merge([], 1)
+
+
+def test_sharing_on_the_command_line(tmp_path: Path) -> None:
+    """Jobs take the models in turn; too many servers are refused."""
+    path = tmp_path / "found.json"
+    command = ["share", "--model", SMALL["bert"], "--model", SMALL["ncf"], "--jobs", "3"]
+    done = CliRunner().invoke(app, [*command, "--servers", "4", "--json", str(path)])
+    assert done.exit_code == 0, done.exception
+    document = json.loads(path.read_text())
+    assert document["jobs"] == [SMALL["bert"], SMALL["ncf"], SMALL["bert"]]
+    assert set(document["fabrics"]) == {"topoopt", "ideal", "fat-tree", "oversubscribed"}
+    refused = CliRunner().invoke(app, ["share", "--jobs", "1000"])
+    assert isinstance(refused.exception, PlanError)
