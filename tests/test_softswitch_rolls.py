@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import random
+import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from softswitch.load import load_program
 from softswitch.program import MatchType, Program
 from tests.memory_network import frame
 from tests.random_copies import COPIES, random_program
-from tests.softswitch_json import ProgramBuilder, assign, const, field, op
+from tests.softswitch_json import ProgramBuilder, assign, call, const, field, op
 from tests.switch_under_test import SERVER, SLOT, SwitchUnderTest, embedded
 
 SEEDS = (1, 2, 3, 5, 6, 7, 8, 9, 12, 13)
@@ -265,6 +266,44 @@ def test_random_copies_on_other_processors(
     monkeypatch.setattr(compiler, "FLAGS", flags)
     for seed in SEEDS[:2]:
         compare_random_copies(seed, tmp_path / str(seed), monkeypatch)
+
+
+@pytest.mark.compiler
+def test_fields_with_signs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of 16 signed numbers are negative, which are below -4 when halved."""
+    b = ProgramBuilder()
+    b.header("in", [[f"f{k}", 16, False] for k in range(16)])
+    fields = [["below", 16, False], ["low", 16, False], *([f"z{k}", 16, True] for k in range(16))]
+    b.header("md", fields, metadata=True)
+    b.header("out", [["below", 16, False], ["low", 16, False]])
+    b.deparser = ["out"]
+    b.state("start", [b.extract("in")])
+    for k in range(16):
+        number = field("md", f"z{k}")
+        b.run(f"set{k}", [assign(number, op("two_comp_mod", field("in", f"f{k}"), const(16)))])
+        for name, value, limit in (
+            ("below", number, 0),
+            ("low", op(">>", number, const(1)), (1 << 64) - 4),
+        ):
+            least = op("two_comp_mod", const(limit), const(64))
+            b.when(f"{name}{k}", op("<", value, least))
+            marked = op("|", field("md", name), const(1 << k))
+            b.run(f"mark_{name}{k}", [assign(field("md", name), marked)])
+    shown = [assign(field("out", n), field("md", n)) for n in ("below", "low")]
+    out = call("add_header", {"type": "header", "value": "out"})
+    b.run("send", [out, *shown, assign(field("standard_metadata", "egress_spec"), const(1))])
+    assert [roll.count for roll in plan(load_program(b.json())).rolls] == [16]
+    both = Both.load(b.json(), tmp_path, monkeypatch)
+    rng = random.Random(5)
+    for _ in range(50):
+        numbers = [
+            rng.choice([rng.randrange(-9, 9), rng.randrange(-32768, 32768)]) for _ in range(16)
+        ]
+        [(_, raw)] = both.inject(0, struct.pack(">16h", *numbers))
+        below, low = struct.unpack(">HH", raw)
+        assert below == sum(1 << k for k, n in enumerate(numbers) if n < 0)
+        assert low == sum(1 << k for k, n in enumerate(numbers) if n >> 1 < -4)
+    both.close()
 
 
 def compare_random_copies(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
