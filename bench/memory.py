@@ -70,7 +70,7 @@ class MemorySampler:
     def growth(self) -> dict[str, Growth]:
         """What was seen, by role."""
         by_role: dict[str, list[list[tuple[float, int]]]] = defaultdict(list)
-        for (role, _pid), samples in sorted(self._lives.items()):
+        for (role, _pid), samples in sorted(list(self._lives.items())):
             by_role[role].append(samples)
         return {role: growth_of(lives) for role, lives in by_role.items()}
 

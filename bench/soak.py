@@ -12,12 +12,15 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bench.memory import Growth, MemorySampler
 from host_stack.errors import BadInput, LibraError
+from host_stack.progress import BSP, FORMS, Consistency
+from mininet_topos.faults import FaultPlan
 from workloads.holds import PHASES
 from workloads.training import run_role
 
@@ -26,6 +29,8 @@ CALIBRATION_ROUNDS = 100
 FAULT_EVERY_S = 20.0
 RECOVERY_S = 7.0
 """What a fault takes, about: only the length of the run depends on it."""
+
+TELL_EVERY_S = 30.0
 
 LINKS = "loss=0.002,dup=0.002,reorder=0.002"
 _KINDS = ("switch", "server", "worker1", "worker2", "controller", "cut", "two")
@@ -70,9 +75,10 @@ def role_of(argv: list[str]) -> str | None:
 
 
 def train(
-    folder: Path, mode: str, rounds: int, seed: int, fault: str
+    folder: Path, mode: str, rounds: int, seed: int, fault: str, consistency: str = "bsp"
 ) -> tuple[dict[str, Any], Any]:
-    """Run one training; return run.json and the growth of its processes."""
+    """Run one training; return run.json and the growth of its processes. Says how it goes."""
+    print(f"{mode}: {rounds:,} rounds, {len(FaultPlan.parse(fault).faults)} faults", flush=True)
     path = folder / f"{mode}-{rounds}.json"
     command = [
         *(sys.executable, "-m", "controller.cli", "run", "--out", str(folder), "--audit"),
@@ -80,6 +86,7 @@ def train(
         *("--workers", str(WORKERS), "--rounds", str(rounds), "--batch", "64", "--mode", mode),
         *("--hot", "1024", "--evaluate-every", str(max(1, rounds // 10))),
         *("--checkpoint-every", "20", "--fault", fault, "--json", str(path)),
+        *("--consistency", consistency),
     ]
     log = folder / f"{mode}-{rounds}.log"
     with (
@@ -88,7 +95,7 @@ def train(
         MemorySampler(process.pid, role_of) as memory,
     ):
         try:
-            code = process.wait()
+            code = _wait(process, memory)
         except BaseException:
             process.terminate()
             raise
@@ -97,15 +104,33 @@ def train(
     return json.loads(path.read_text()), memory.growth()
 
 
-def soak(minutes: float, seed: int, folder: Path) -> dict[str, Any]:
-    """Calibrate, train under faults, train without, compare."""
-    short, _ = train(folder, "libra", CALIBRATION_ROUNDS, seed, LINKS)
+def _wait(process: subprocess.Popen[bytes], memory: MemorySampler) -> int:
+    """Wait for a run; tell now and then for how long it runs and what its processes hold."""
+    began = time.monotonic()
+    while True:
+        try:
+            return process.wait(TELL_EVERY_S)
+        except subprocess.TimeoutExpired:
+            held = ", ".join(
+                f"{role} {growth.peak_bytes / 1e6:.0f} MB ({growth.lives})"
+                for role, growth in memory.growth().items()
+            )
+            print(f"  {(time.monotonic() - began) / 60:.1f} min; {held}", flush=True)
+
+
+def soak(minutes: float, seed: int, folder: Path, consistency: str = "bsp") -> dict[str, Any]:
+    """Calibrate, train under faults, train without, compare.
+
+    Out of step, which steps are in a round depends on time: only the audit is compared then.
+    """
+    in_step = consistency == str(BSP)
+    short, _ = train(folder, "libra", CALIBRATION_ROUNDS, seed, LINKS, consistency)
     round_s = short["modes"]["libra"]["timeline"]["at_s"][-1] / CALIBRATION_ROUNDS
     count = int(minutes * 60 / FAULT_EVERY_S)
     rounds = max(CALIBRATION_ROUNDS, int((minutes * 60 - count * RECOVERY_S) / round_s))
     fault = random_faults(seed, rounds, count)
-    faulty, growth = train(folder, "libra", rounds, seed, fault)
-    calm, _ = train(folder, "server-only", rounds, seed, "")
+    faulty, growth = train(folder, "libra", rounds, seed, fault, consistency)
+    calm = train(folder, "server-only", rounds, seed, "")[0] if in_step else faulty
     recoveries = [f["recovery_s"] for f in faulty["faults"] if f["recovery_s"] is not None]
     return {
         "seed": seed,
@@ -117,7 +142,9 @@ def soak(minutes: float, seed: int, folder: Path) -> dict[str, Any]:
         "identical": faulty["model_sha256"] == calm["model_sha256"],
         "conserved": faulty["audit"]["conserved"],
         "same_pushes": faulty["audit"]["pushed_sha256"] == calm["audit"]["pushed_sha256"],
+        "consistency": consistency,
         "model_sha256": faulty["model_sha256"],
+        "model_sha256_without_faults": calm["model_sha256"] if in_step else None,
         "memory": {role: asdict(each) for role, each in growth.items()},
     }
 
@@ -128,6 +155,8 @@ def show(found: dict[str, Any]) -> None:
         f"{found['rounds']:,} rounds in {found['minutes']:.1f} minutes, {found['faults']} faults, "
         f"longest recovery {found['longest_recovery_s']} s"
     )
+    print(f"model under faults    {found['model_sha256']}")
+    print(f"model without faults  {found['model_sha256_without_faults'] or 'not compared'}")
     for name in ("identical", "conserved", "same_pushes"):
         print(f"{name}: {found[name]}")
     for role, fields in found["memory"].items():
@@ -145,12 +174,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--consistency", default=str(BSP), help=FORMS)
     parser.add_argument("--json", type=Path, help="write the result to this file")
     given = parser.parse_args()
     if not 0 < given.minutes <= 1440:
         raise BadInput(f"minutes {given.minutes}: allowed are above 0 to 1440")
     with tempfile.TemporaryDirectory(prefix="libra-soak-") as name:
-        found = soak(given.minutes, given.seed, Path(name))
+        consistency = str(Consistency.parse(given.consistency))
+        found = soak(given.minutes, given.seed, Path(name), consistency)
     show(found)
     if given.json is not None:
         given.json.write_text(json.dumps(found, indent=2) + "\n")

@@ -100,6 +100,31 @@ def check(
         assert each["ended_s"] is not None
 
 
+OUT_OF_STEP = ("ssp:2", "ssp:1,steps=6", "async:steps=3", "async:seconds=0.3")
+SEVERAL = "loss=0.05,seed=17,kill=switch@r1,kill=server@r2,kill=worker1@r5:push,kill=controller@r3"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(rule, marks=pytest.mark.faults(every_run=rule in {"ssp:2", "async:steps=3"}))
+        for rule in OUT_OF_STEP
+    ],
+)
+def test_nothing_is_lost_out_of_step(rule: str, tmp_path: Path) -> None:
+    """Switch, server, a worker and the controller die one after the other: each step counts once.
+
+    Rounds are fewer than steps, and how many there are depends on time: a fault behind the last
+    one does not happen.
+    """
+    options = ("--consistency", rule, "--rounds", "12")
+    run = train(tmp_path, 4, "libra", SEVERAL, "soft", *options)
+    mode = run["modes"]["libra"]
+    assert run["audit"]["conserved"]
+    assert mode["audit"]["steps"] == 4 * 12
+    assert {"switch", "server"} <= {fault["target"] for fault in run["faults"]}
+
+
 needs_bmv2 = [
     pytest.mark.bmv2,
     pytest.mark.skipif(
