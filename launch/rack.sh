@@ -5,7 +5,7 @@
 #       PROGRAM=/shared/train.py launch/rack.sh
 #
 # ssh must need no password; LIBRA and SHARED are the same folders on every host. SWITCH is the
-# address of the switch, where there is one. With DRY=1 commands are printed and not run.
+# address of the switch and CONTROLLER that of its controller, where there are any. With DRY=1 commands are printed and not run.
 set -euo pipefail
 
 read -r -a hosts <<<"${HOSTS:?addresses of the workers, by rank}"
@@ -24,7 +24,7 @@ on() {
 }
 
 common=("LIBRA=$LIBRA" "SHARED=$SHARED" "SERVER_HOST=$SERVER" "WORKERS=${#hosts[@]}"
-    "PROGRAM=$PROGRAM" "MASTER=${hosts[0]}")
+    "PROGRAM=$PROGRAM" "MASTER=${hosts[0]}" "CONTROLLER=${CONTROLLER-}")
 role=$LIBRA/launch/role.sh
 
 if [ -z "${DRY-}" ]; then

@@ -7,6 +7,7 @@
 #   SERVER_HOST  address of scheduler and server
 #   WORKERS      number of workers
 #   RANK         of a worker; MASTER is the host of rank 0
+#   CONTROLLER   HOST:PORT or unix:PATH of the job's controller, where there is one
 #   PROGRAM      the training program, started by torchrun (docs/pytorch.md)
 set -euo pipefail
 
@@ -21,7 +22,7 @@ case ${1:?scheduler, server or worker} in
     server)
         options=()
         [ ! -e "${SHARED:?}/placement.npz" ] || options=(--placement "$SHARED/placement.npz")
-        [ ! -S "$SHARED/controller.sock" ] || options=(--controller "$SHARED/controller.sock")
+        [ -z "${CONTROLLER-}" ] || options=(--controller "$CONTROLLER")
         exec "$python" -m workloads.tables_server "$SHARED/job.json" "$SHARED/parameters.npz" \
             --optimizer "${OPTIMIZER:-adagrad}" --learning-rate "${LEARNING_RATE:-0.1}" \
             --checkpoint-every "${CHECKPOINT_EVERY:-0}" "${options[@]}"
