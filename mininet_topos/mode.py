@@ -27,7 +27,7 @@ from mininet_topos.processes import Event, SupervisedProcess
 from mininet_topos.star import StarNetwork, StarTopology
 from workloads.training import AUDIT_FOLDER
 
-READY_S = 60.0
+READY_S = 180.0  # PyTorch alone takes a busy machine a minute
 POLL_S = 0.2
 
 
