@@ -156,4 +156,5 @@ def test_emulated_hosts_have_the_loss_curve_of_one_process(
     assert mode["switch_answers"]
     wanted = losses_alone(dataset, rounds, batch)
     np.testing.assert_allclose(mode["loss"], wanted, rtol=1e-4)
-    assert wanted[-1] < wanted[0]
+    if kind == "movielens":  # the labels of the other are random: there is nothing to learn
+        assert wanted[-1] < wanted[0]
