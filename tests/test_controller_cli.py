@@ -143,6 +143,7 @@ def summary(**hashes: str) -> dict[str, object]:
                 "bytes": {"server": {"from_switch": 2_000_000, "to_switch": 1_000_000}},
                 "quality": {"metrics": {"auc": [0.5, 0.75]}},
                 "model_sha256": sha,
+                "scale": None,
                 "switch_answers": True,
                 "audit": None,
             }
