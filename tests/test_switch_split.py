@@ -15,7 +15,8 @@ from host_stack.fixedpoint import split_digits, to_fixed
 from host_stack.wire import DrainFormat
 from tests import test_switch_program as narrow
 from tests.bmv2_switch import bmv2
-from tests.switch_under_test import SwitchUnderTest, embedded
+from tests.switch_fixtures import needs_bmv2, needs_compiler
+from tests.switch_under_test import F, SwitchUnderTest, embedded
 
 ROWS = 60
 """Of the job's rows; a packet of the next round takes a cell over."""
@@ -24,8 +25,8 @@ ROWS = 60
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param("soft", marks=[pytest.mark.compiler, narrow.needs_compiler]),
-        pytest.param("bmv2", marks=[pytest.mark.bmv2, narrow.needs_bmv2]),
+        pytest.param("soft", marks=[pytest.mark.compiler, needs_compiler]),
+        pytest.param("bmv2", marks=[pytest.mark.bmv2, needs_bmv2]),
     ],
 )
 def switch(
@@ -34,12 +35,12 @@ def switch(
     """A switch with the tables of all pieces, of each target that runs v1model programs."""
     artifact = Artifact.load(SPLIT_PROGRAM)
     if request.param == "soft":
-        with embedded(artifact, narrow.F) as provisioned:
+        with embedded(artifact, F) as provisioned:
             yield provisioned
         return
     log: Path = tmp_path_factory.mktemp("bmv2") / "bmv2.log"
     with bmv2(log) as (ports, address):
-        on_bmv2 = SwitchUnderTest(ports, artifact, address, "bmv2", narrow.F, workers=4)
+        on_bmv2 = SwitchUnderTest(ports, artifact, address, "bmv2", F, workers=4)
         asyncio.run(on_bmv2.provision())
         yield on_bmv2
 
@@ -48,13 +49,13 @@ def test_every_exponent_sign_and_piece(switch: SwitchUnderTest) -> None:
     """One gradient a cell: the digits are the reference's, escapes go to the server."""
     lanes = switch.artifact.layout.lanes
     values = narrow.every_exponent(2)
-    _, escape = to_fixed(values, narrow.F)
+    _, escape = to_fixed(values, F)
     # Escaping values share packets of their own, so that the others are aggregated.
     values = values[np.argsort(escape, kind="stable")].reshape(-1, lanes)
     added = 0
     for number, packet in enumerate(values):
         round_, row = divmod(number, ROWS)
-        fixed, escapes = to_fixed(packet, narrow.F)
+        fixed, escapes = to_fixed(packet, F)
         record = switch.grad(0, np.full(lanes, row), packet, round_)
         outs = switch.push(0, record)
         if escapes.any():
@@ -90,7 +91,7 @@ def test_sums_of_all_workers(switch: SwitchUnderTest) -> None:
         for row in range(len(sums)):
             scale = 10.0 ** rng.uniform(-9, 1, lanes)
             values = (rng.standard_normal(lanes) * scale).astype(np.float32)
-            sums[row] += to_fixed(values, narrow.F)[0]
+            sums[row] += to_fixed(values, F)[0]
             packets.append((rank, switch.grad(rank, np.full(lanes, row), values, round_)))
     for index in rng.permutation(len(packets)):
         rank, record = packets[index]
