@@ -23,8 +23,8 @@ from controller.placing.documents import training_documents
 from controller.placing.methods import BEST, METHODS, Data, check_method, place
 from controller.placing.plots import draw_methods, draw_sizes
 from host_stack.errors import BadInput
-from host_stack.layout import Layout
-from host_stack.placement import Keys, require_fit
+from host_stack.layout import MAX_WORKERS, Layout
+from host_stack.placement import Keys, Placement, require_fit
 from workloads.datasets import KNOWN
 from workloads.models import default_model
 from workloads.trace import KeyTrace
@@ -101,6 +101,7 @@ def place_keys(
     if hot is not None and hot < 0:
         raise BadInput(f"--hot {hot}: it must be 0 or more")
     _check_files(hot_file, trace, compare)
+    _check_pushes(workers, batch, seed)
     if compare:
         if dataset is None:
             raise BadInput("--compare needs a --dataset, whose held-out part the methods meet")
@@ -137,10 +138,19 @@ def place_keys(
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         placement.save(file)
-    _say(
+    _say(_placed(placement, method, path))
+
+
+def _placed(placement: Placement, method: str, path: Path) -> str:
+    """What a person is told of a new placement."""
+    pairs = len(placement.pairs)
+    text = (
         f"{len(placement):,} keys placed by method {method}: {placement.used_rows:,} rows of "
-        f"{layout.lanes} lanes, {len(placement.pairs)} of them with second cells; {path}"
+        f"{placement.layout.lanes} lanes, {pairs} of them with second cells; {path}"
     )
+    if method == BEST and len(placement) and not pairs:
+        text += "\nno row is left for second cells: a smaller --hot would leave some"
+    return text
 
 
 def _refuse(why: str, options: dict[str, Any]) -> None:
@@ -162,6 +172,15 @@ def _check_files(hot_file: Path | None, trace: Path | None, compare: bool) -> No
         raise BadInput("--hot-file does not go with --compare, which counts the --dataset itself")
     if trace is not None and hot_file is None:
         raise BadInput("--trace goes with --hot-file; a data set has pushes of its own")
+
+
+def _check_pushes(workers: int, batch: int, seed: int) -> None:
+    if not 0 < workers <= MAX_WORKERS:
+        raise BadInput(f"--workers {workers}: allowed are 1 to {MAX_WORKERS}")
+    if batch <= 0:
+        raise BadInput(f"--batch {batch}: it must be 1 or more")
+    if seed < 0:
+        raise BadInput(f"--seed {seed}: it must be 0 or more")
 
 
 def _pushes(trace: Path | None, counts: KeyCounts) -> list[Keys]:

@@ -187,6 +187,7 @@ def test_what_is_refused_leaves_nothing_behind(state: Path, socket: Path) -> Non
         ({"job": 70000}, "1 to 65535"),
         ({"fraction_bits": 127}, "127"),
         ({"num_keys": 0}, "0 keys"),
+        ({"num_keys": 99}, "has key 99, the job's keys are 0 to 98"),
         ({"workers": ["10.0.0.77"]}, "10.0.0.77: no port"),
         ({"workers": ["10.0.0.2", "10.0.0.2"]}, "10.0.0.2"),
         ({"server": "moon"}, "moon"),

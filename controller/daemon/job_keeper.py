@@ -297,8 +297,14 @@ def _is_same(incarnation: Incarnation, seen: Incarnation) -> bool:
 
 
 def check_fits(placement: Placement, record: JobRecord, layout: Layout) -> None:
-    """Raise `BadInput` unless a placement fits the rows of a job."""
+    """Raise `BadInput` unless a placement fits the rows and the keys of a job."""
     layout.require(placement.layout, "the placement")
+    last = int(placement.keys.max(initial=0))
+    if last >= record.num_keys:
+        raise BadInput(
+            f"the placement has key {last}, the job's keys are 0 to {record.num_keys - 1}: "
+            "it is of another model"
+        )
     if placement.used_rows > record.block.rows:
         raise BadInput(
             f"the placement needs {placement.used_rows} rows, the job has {record.block.rows}"

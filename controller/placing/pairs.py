@@ -20,8 +20,8 @@ from host_stack.layout import Layout
 from host_stack.packing import ideal_packets
 from host_stack.placement import Keys, Placement, RowPairs
 
-PAIRED_ROWS = MAX_RUN
-"""Rows with second cells: a DRAIN of their own asks for them, and for no fewer than any other."""
+PAIRED_ROWS = 2 * MAX_RUN
+"""Rows with second cells: two full DRAINs ask for them, and for no fewer rows than any other."""
 WORTHWHILE = 0.01
 """Rows are filled by co-occurrence if that leaves at least this share of them untouched."""
 HELD_BACK = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from mininet_topos.plot_style import COLOURS, DPI, INK, grid, style
 
@@ -15,7 +15,7 @@ def draw_methods(report: dict[str, Any], path: Path) -> None:
     methods = report["methods"]
     panels = (
         ("Packets above ideal", "packets_ratio", PercentFormatter(1, 1)),
-        ("Rows drained a round", "rows_touched", EngFormatter(sep="", places=0)),
+        ("Rows drained a round", "rows_touched", StrMethodFormatter("{x:,.0f}")),
         ("Bytes of rows a round", "hot_bytes", EngFormatter(sep="", places=1)),
     )
     with style():
