@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from contextlib import suppress
 
 
@@ -11,6 +12,7 @@ class Wake:
 
     def __init__(self) -> None:
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._close = weakref.finalize(self, os.close, self._descriptor)
 
     def fileno(self) -> int:
         """Readable while the flag is set."""
@@ -26,5 +28,5 @@ class Wake:
             os.eventfd_read(self._descriptor)
 
     def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self._descriptor)
+        """Close the descriptor; done by itself when nobody refers to the flag any more."""
+        self._close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -69,6 +70,7 @@ class ScriptedTransport:
         self._answer = answer or (lambda _packet, _destination: ())
         self._queue: deque[Datagram] = deque()
         self._event = os.eventfd(0, os.EFD_NONBLOCK)
+        self._close = weakref.finalize(self, os.close, self._event)
         self.sent: list[bytes] = []
         self.destinations: list[int] = []
 
@@ -102,5 +104,5 @@ class ScriptedTransport:
         return received(taken)
 
     def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self._event)
+        """Close the descriptor; done by itself when nobody refers to the transport any more."""
+        self._close()

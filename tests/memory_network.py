@@ -11,6 +11,7 @@ import random
 import socket
 import struct
 import threading
+import weakref
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -155,6 +156,7 @@ class MemoryTransport:
         self._network = network
         self._queue: deque[tuple[int, bytes]] = deque()
         self._event = os.eventfd(0, os.EFD_NONBLOCK)
+        self._close = weakref.finalize(self, os.close, self._event)
         self._data = np.zeros((MAX_BATCH, STRIDE), np.uint8)
 
     def put(self, source: str, payload: bytes) -> None:
@@ -206,5 +208,5 @@ class MemoryTransport:
         )
 
     def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self._event)
+        """Close the descriptor; done by itself when nobody refers to the transport any more."""
+        self._close()
