@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from mininet_topos import compat
 from mininet_topos.direct_routes import Routing
-from mininet_topos.namespace import require_isolated, shielded_from_signals
+from mininet_topos.network import Network
 from mininet_topos.nodes import Host
-from mininet_topos.processes import ProcessGroup, SupervisedProcess
+from mininet_topos.processes import SupervisedProcess
 from mininet_topos.shaping import LinkShape, tc_batch
-from mininet_topos.tools import NETWORK_TOOLS, require_tools
 
 _FORWARDING = (
     "net.ipv4.ip_forward=1",
@@ -38,7 +35,7 @@ def own_address(server: int) -> str:
     return f"10.0.{server}.1"
 
 
-class DirectNetwork:
+class DirectNetwork(Network):
     """A running direct-connect network; use it as a context, as `StarNetwork`.
 
     Attributes:
@@ -48,32 +45,13 @@ class DirectNetwork:
     """
 
     def __init__(self, routing: Routing, shape: LinkShape, servers: int, run_dir: Path) -> None:
+        super().__init__(run_dir)
         self.routing = routing
-        self.processes = ProcessGroup(run_dir / "logs")
         self._shape = shape
         self._servers = servers
-        self._stack = ExitStack()
         self._nodes: list[Host] = []
         self._ends: list[dict[int, tuple[str, str]]] = []
         """Of each cable: its interface at each end, and the MAC address of the other end."""
-
-    def __enter__(self) -> Self:
-        require_isolated()
-        require_tools(*NETWORK_TOOLS)
-        try:
-            self._build()
-        except BaseException:
-            self._close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._close()
 
     def start(self, server: int, argv: Sequence[str]) -> SupervisedProcess:
         """Start a supervised process in a host."""
@@ -122,10 +100,6 @@ class DirectNetwork:
             node.run("ip", "-batch", "-", stdin="".join(f"{line}\n" for line in lines))
             devices = [ends[server][0] for ends in self._ends if server in ends]
             node.run("tc", "-batch", "-", stdin=tc_batch(self._shape, devices))
-
-    def _close(self) -> None:
-        with shielded_from_signals():
-            self._stack.close()
 
 
 def _stop_nodes(net: Any) -> None:

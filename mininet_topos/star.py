@@ -1,22 +1,20 @@
 """The star: servers and workers around one switch, in one IPv4 subnet."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from mininet_topos import compat, links
 from mininet_topos.backup import BackupPath
 from mininet_topos.errors import BadTopology
-from mininet_topos.namespace import require_isolated, shielded_from_signals
+from mininet_topos.network import Network
 from mininet_topos.nodes import SWITCHES, Host
-from mininet_topos.processes import OnEvent, ProcessGroup, SupervisedProcess
+from mininet_topos.processes import OnEvent, SupervisedProcess
 from mininet_topos.shaping import LinkShape, tc_batch
-from mininet_topos.tools import NETWORK_TOOLS, require_tools, run_tool
+from mininet_topos.tools import run_tool
 from softswitch.faults import LinkFaults
 
 SUBNET = IPv4Network("10.0.0.0/24")
@@ -129,7 +127,7 @@ def _host(role: Role, rank: int, port: int) -> HostSpec:
     return HostSpec(f"{prefix}{rank}", role, rank, port, ip, mac_of(ip))
 
 
-class StarNetwork:
+class StarNetwork(Network):
     """A running star; use it as a context.
 
     `with` builds it and starts the switch; leaving the block, by whatever error or signal,
@@ -142,32 +140,13 @@ class StarNetwork:
     """
 
     def __init__(self, topology: StarTopology, run_dir: Path, *, verbose: bool = False) -> None:
+        super().__init__(run_dir)
         self.topology = topology
-        self.processes = ProcessGroup(run_dir / "logs")
         self._verbose = verbose
-        self._stack = ExitStack()
         self._nodes: dict[str, Host] = {}
         self._links: list[links.Link] = []
         self._switch: Any = None
         self._backup: BackupPath | None = None
-
-    def __enter__(self) -> Self:
-        require_isolated()
-        require_tools(*NETWORK_TOOLS)
-        try:
-            self._build()
-        except BaseException:
-            self._close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._close()
 
     @property
     def switch(self) -> Any:
@@ -276,10 +255,6 @@ class StarNetwork:
         for interface in (*(link.switch_interface for link in self._links), *backup):
             if Path("/sys/class/net", interface).exists():
                 run_tool(["ip", "link", "delete", "dev", interface])
-
-    def _close(self) -> None:
-        with shielded_from_signals():
-            self._stack.close()
 
 
 def _stop_nodes(net: Any) -> None:
