@@ -5,9 +5,7 @@ The transport shows every packet sent to a function, which decides what comes ba
 
 from __future__ import annotations
 
-import os
 import select
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,6 +16,7 @@ from host_stack.codec import Bytes
 from host_stack.fixedpoint import IntArray
 from host_stack.layout import UDP_PORT, Layout
 from host_stack.transport import MAX_BATCH, Received, ipv4
+from host_stack.wake import Wake
 
 LAYOUT = Layout(lanes=32, rows=8192, window=256, program=1)
 STRIDE = 1024
@@ -69,14 +68,13 @@ class ScriptedTransport:
     def __init__(self, answer: Answer | None = None) -> None:
         self._answer = answer or (lambda _packet, _destination: ())
         self._queue: deque[Datagram] = deque()
-        self._event = os.eventfd(0, os.EFD_NONBLOCK)
-        self._close = weakref.finalize(self, os.close, self._event)
+        self._wake = Wake()
         self.sent: list[bytes] = []
         self.destinations: list[int] = []
 
     def fileno(self) -> int:
         """Readable while datagrams wait."""
-        return self._event
+        return self._wake.fileno()
 
     def send(self, batch: Bytes, lengths: IntArray, destination: int) -> int:
         """Show every packet to the script and queue what it answers."""
@@ -91,18 +89,15 @@ class ScriptedTransport:
         """Let datagrams wait to be received."""
         self._queue.extend(datagrams)
         if self._queue:
-            os.eventfd_write(self._event, 1)
+            self._wake.set()
 
     def receive(self) -> Received:
         """What waits, at most a batch."""
-        try:
-            os.eventfd_read(self._event)
-        except BlockingIOError:
-            return received([])
+        self._wake.clear()
         taken = [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
         self.put(())
         return received(taken)
 
     def close(self) -> None:
-        """Close the descriptor; done by itself when nobody refers to the transport any more."""
-        self._close()
+        """Close the descriptor."""
+        self._wake.close()

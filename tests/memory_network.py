@@ -6,12 +6,10 @@ reach each other directly. Addresses are loopback ones, so that ps-lite's TCP wo
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import struct
 import threading
-import weakref
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +20,7 @@ from host_stack.codec import Bytes
 from host_stack.fixedpoint import IntArray
 from host_stack.layout import UDP_PORT
 from host_stack.transport import MAX_BATCH, Received, ipv4
+from host_stack.wake import Wake
 
 STRIDE = 512
 _IPV4 = struct.Struct(">BBHHHBBH4s4s")
@@ -155,18 +154,17 @@ class MemoryTransport:
         self.crashes_after: int | None = None
         self._network = network
         self._queue: deque[tuple[int, bytes]] = deque()
-        self._event = os.eventfd(0, os.EFD_NONBLOCK)
-        self._close = weakref.finalize(self, os.close, self._event)
+        self._wake = Wake()
         self._data = np.zeros((MAX_BATCH, STRIDE), np.uint8)
 
     def put(self, source: str, payload: bytes) -> None:
         """Called by the network when a datagram arrives."""
         self._queue.append((ipv4(source), payload))
-        os.eventfd_write(self._event, 1)
+        self._wake.set()
 
     def fileno(self) -> int:
         """Readable while datagrams wait."""
-        return self._event
+        return self._wake.fileno()
 
     def send(self, batch: Bytes, lengths: IntArray, destination: int) -> int:
         """Carry every packet."""
@@ -179,15 +177,12 @@ class MemoryTransport:
     def receive(self) -> Received:
         """What waits, at most a batch."""
         self._live()
-        try:
-            os.eventfd_read(self._event)
-        except BlockingIOError:
-            return self._batch([])
+        self._wake.clear()
         taken = []
         while self._queue and len(taken) < MAX_BATCH:
             taken.append(self._queue.popleft())
         if self._queue:
-            os.eventfd_write(self._event, 1)
+            self._wake.set()
         return self._batch(taken)
 
     def _live(self) -> None:
@@ -208,5 +203,5 @@ class MemoryTransport:
         )
 
     def close(self) -> None:
-        """Close the descriptor; done by itself when nobody refers to the transport any more."""
-        self._close()
+        """Close the descriptor."""
+        self._wake.close()
