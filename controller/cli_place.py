@@ -25,12 +25,14 @@ from controller.placing.plots import draw_methods, draw_sizes
 from host_stack.errors import BadInput
 from host_stack.layout import MAX_WORKERS, Layout
 from host_stack.placement import Keys, Placement, require_fit
+from workloads import options as opt
 from workloads.datasets import KNOWN
 from workloads.models import default_model
 from workloads.trace import KeyTrace
-from workloads.workload import Workload
+from workloads.workload import MAX_SEED, Workload
 
 MAX_ROUNDS = 100
+MAX_BATCH = 2**31 - 1
 
 
 def place_keys(
@@ -175,12 +177,9 @@ def _check_files(hot_file: Path | None, trace: Path | None, compare: bool) -> No
 
 
 def _check_pushes(workers: int, batch: int, seed: int) -> None:
-    if not 0 < workers <= MAX_WORKERS:
-        raise BadInput(f"--workers {workers}: allowed are 1 to {MAX_WORKERS}")
-    if batch <= 0:
-        raise BadInput(f"--batch {batch}: it must be 1 or more")
-    if seed < 0:
-        raise BadInput(f"--seed {seed}: it must be 0 or more")
+    opt.integer("--workers", workers, 1, MAX_WORKERS)
+    opt.integer("--batch", batch, 1, MAX_BATCH)
+    opt.integer("--seed", seed, 0, MAX_SEED)
 
 
 def _pushes(trace: Path | None, counts: KeyCounts) -> list[Keys]:
