@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from abc import abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 
 from controller.targets import device_config_pb2 as pb
 from controller.targets.base import Capabilities, Program, Target, within_capabilities
@@ -23,6 +24,16 @@ SLOTS = 4
 
 WORKERS = 64
 """1 << RANK_BITS there."""
+
+CAPABILITIES = Capabilities(
+    formats=frozenset({DrainFormat.DIGITS}),
+    reads_registers=True,
+    reads_replication=False,
+    emulated=False,
+    slots=SLOTS,
+    workers=WORKERS,
+)
+"""What the chip can do behind any server; a server may offer less."""
 
 
 class Tofino(Target):
@@ -67,14 +78,7 @@ class Stratum(Tofino):
 
     name = "tofino-stratum"
     description = "Tofino with Stratum"
-    capabilities = Capabilities(
-        formats=frozenset({DrainFormat.DIGITS}),
-        reads_registers=True,
-        reads_replication=False,
-        emulated=False,
-        slots=SLOTS,
-        workers=WORKERS,
-    )
+    capabilities = CAPABILITIES
 
     def pack(self, program: TofinoProgram) -> bytes:
         """A serialised `BfPipelineConfig`."""
@@ -99,14 +103,7 @@ class P4rt(Tofino):
 
     name = "tofino-p4rt"
     description = "Tofino with bf_switchd's P4Runtime server"
-    capabilities = Capabilities(
-        formats=frozenset({DrainFormat.DIGITS}),
-        reads_registers=False,
-        reads_replication=False,
-        emulated=False,
-        slots=SLOTS,
-        workers=WORKERS,
-    )
+    capabilities = replace(CAPABILITIES, reads_registers=False)
 
     def pack(self, program: TofinoProgram) -> bytes:
         """A serialised `P4DeviceConfig`: chunks, each behind its length (little-endian u32)."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from mininet_topos.plot_style import COLOURS, DPI, grid, style
@@ -13,17 +15,23 @@ from mininet_topos.plot_style import COLOURS, DPI, grid, style
 _MARKERS = "osD^vPX"
 
 
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, two side by side."""
+    columns = min(2, count)
+    lines = -(-count // columns)
+    figure, axes = grid(lines, columns, 1.0 + 2.5 * lines)
+    for axis in axes.flat[count:]:
+        axis.axis("off")
+    return figure, list(axes.flat[:count])
+
+
 def draw_times(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Draw iteration times against the rate of an interface, a panel for each model and degree."""
     panels = list(dict.fromkeys((row["model"], row["degree"]) for row in rows))
     fabrics = list(rows[0]["iteration_ms"])
-    columns = min(2, len(panels))
-    count = -(-len(panels) // columns)
     with style():
-        figure, axes = grid(count, columns, 1.0 + 2.5 * count)
-        for axis in axes.flat[len(panels) :]:
-            axis.axis("off")
-        for axis, (model, degree) in zip(axes.flat, panels, strict=False):
+        figure, axes = _panels(len(panels))
+        for axis, (model, degree) in zip(axes, panels, strict=False):
             mine = sorted(
                 (row for row in rows if (row["model"], row["degree"]) == (model, degree)),
                 key=lambda row: float(row["rate_bps"]),
@@ -37,7 +45,7 @@ def draw_times(rows: Sequence[dict[str, Any]], path: Path) -> None:
             axis.set_title(f"{model.split(':')[0]}, {degree} interfaces")
             axis.xaxis.set_major_formatter(EngFormatter(unit="bit/s", places=0))
             axis.yaxis.set_major_formatter(EngFormatter(unit="s"))
-        axes.flat[0].legend(fontsize=8)
+        axes[0].legend(fontsize=8)
         figure.savefig(path, dpi=DPI)
 
 
@@ -45,13 +53,9 @@ def draw_costs(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Draw iteration times against the cost of a server's part of the network."""
     models = list(dict.fromkeys(row["model"] for row in rows))
     fabrics = list(rows[0]["iteration_ms"])
-    columns = min(2, len(models))
-    count = -(-len(models) // columns)
     with style():
-        figure, axes = grid(count, columns, 1.0 + 2.5 * count)
-        for axis in axes.flat[len(models) :]:
-            axis.axis("off")
-        for axis, model in zip(axes.flat, models, strict=False):
+        figure, axes = _panels(len(models))
+        for axis, model in zip(axes, models, strict=False):
             mine = [row for row in rows if row["model"] == model]
             for colour, mark, name in zip(COLOURS, _MARKERS, fabrics, strict=False):
                 axis.scatter(
@@ -67,5 +71,5 @@ def draw_costs(rows: Sequence[dict[str, Any]], path: Path) -> None:
             axis.set_title(model.split(":")[0])
             axis.set_xlabel("US$ a server")
             axis.yaxis.set_major_formatter(EngFormatter(unit="s"))
-        axes.flat[0].legend(fontsize=8)
+        axes[0].legend(fontsize=8)
         figure.savefig(path, dpi=DPI)
