@@ -16,7 +16,10 @@ import pytest
 
 from tests.test_run_end_to_end import libra, needs_emulation
 
-pytestmark = needs_emulation
+LIMIT_S = 1200
+"""For one training, so that a busy machine is slow and not wrong; a cell makes two at most."""
+
+pytestmark = [*needs_emulation, pytest.mark.timeout(2 * LIMIT_S + 60)]
 
 WORKERS = (1, 4, 8)
 ROUNDS = 4
@@ -64,7 +67,7 @@ def train(
         ),
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
