@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from host_stack.fixedpoint import IntArray, MaskArray
 from host_stack.job import Job
 from host_stack.layout import SERVER_RANK, Layout
 from host_stack.placement import SecondCells, next_masks
+from host_stack.readiness import wait_readable
 from host_stack.rtt import RttEstimator
 from host_stack.transport import Received, Transport, ipv4
 from host_stack.wire import DrainFormat, Op
@@ -161,8 +161,7 @@ class Drain:
     def _wait(self, state: _Pending) -> bool:
         due_s = state.next_due(self._rtt.rto_s) - time.monotonic()
         timeout_s = min(MAX_WAIT_S, max(0.0, due_s))
-        ready, _, _ = select.select([self._transport.fileno()], [], [], timeout_s)
-        return bool(ready)
+        return wait_readable(self._transport.fileno(), timeout_s)
 
     def _take(
         self,

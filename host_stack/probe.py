@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import time
 
 import numpy as np
@@ -11,6 +10,7 @@ from host_stack.codec import PROBE, fill_header, overlay, version_op
 from host_stack.errors import LayoutMismatch
 from host_stack.job import Job
 from host_stack.layout import Layout, make_tag
+from host_stack.readiness import wait_readable
 from host_stack.transport import Transport, ipv4
 from host_stack.wire import Flag, Op
 
@@ -34,7 +34,7 @@ def probe(job: Job, worker: int, transport: Transport) -> bool:
         transport.send(data, lengths, ipv4(job.switch))
         deadline = time.monotonic() + TRY_S
         while (left := deadline - time.monotonic()) > 0:
-            if select.select([transport.fileno()], [], [], left)[0] and _take(job, transport):
+            if wait_readable(transport.fileno(), left) and _take(job, transport):
                 return True
     return False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import select
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from host_stack.codec import HEADER, Index, Records, overlay, version_op
 from host_stack.congestion import Congestion
 from host_stack.errors import PushFailed
 from host_stack.fixedpoint import MaskArray
+from host_stack.readiness import wait_readable
 from host_stack.rtt import RttEstimator
 from host_stack.transport import Received, Transport, gather
 from host_stack.wire import HEADER_BYTES, Flag, Op
@@ -107,7 +107,7 @@ class HotPush:
         progress = time.monotonic()
         while not self.is_done:
             wait_s = self.transmit(time.monotonic())
-            ready, _, _ = select.select([self.transport.fileno()], [], [], wait_s)
+            ready = wait_readable(self.transport.fileno(), wait_s)
             if ready and self.receive(time.monotonic()):
                 progress = time.monotonic()
             stalled_s = time.monotonic() - progress

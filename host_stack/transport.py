@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import select
 import socket
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from host_stack.codec import Bytes, Index, Records
 from host_stack.errors import BadInput, PushFailed
 from host_stack.fixedpoint import IntArray
 from host_stack.layout import UDP_PORT
+from host_stack.readiness import wait_writable
 
 MAX_BATCH = 256
 """Packets of one system call."""
@@ -207,7 +207,7 @@ def send_all(
         elif time.monotonic() - progress > deadline_s:
             raise PushFailed(f"the link took no packet for {deadline_s:g} s")
         elif sent < len(batch):
-            select.select([], [transport.fileno()], [], deadline_s)
+            wait_writable(transport.fileno(), deadline_s)
 
 
 def _iovecs(batch: Bytes, lengths: IntArray) -> NDArray[Any]:

@@ -5,16 +5,15 @@ The transport shows every packet sent to a function, which decides what comes ba
 
 from __future__ import annotations
 
-import select
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 
 from host_stack.codec import Bytes
 from host_stack.fixedpoint import IntArray
 from host_stack.layout import UDP_PORT, Layout
+from host_stack.readiness import wait_readable
 from host_stack.transport import MAX_BATCH, Received, ipv4
 from host_stack.wake import Wake
 
@@ -43,7 +42,7 @@ def received(datagrams: Iterable[Datagram]) -> Received:
 
 
 class VirtualTime:
-    """Stands for the modules `time` and `select`: waiting in vain moves the clock at once."""
+    """Stands for the module `time` and for waiting: in vain, it moves the clock at once."""
 
     TICK_S = 1e-4
 
@@ -54,10 +53,10 @@ class VirtualTime:
         """Seconds."""
         return self.now_s
 
-    def select(self, read: Any, write: Any, error: Any, timeout_s: float) -> Any:
+    def wait_readable(self, descriptor: int, timeout_s: float) -> bool:
         """What is ready now; if nothing is, the time-out is over."""
-        ready = select.select(read, write, error, 0)
-        if not any(ready):
+        ready = wait_readable(descriptor, 0)
+        if not ready:
             self.now_s += timeout_s + self.TICK_S
         return ready
 

@@ -63,7 +63,7 @@ def virtual_time() -> Iterator[VirtualTime]:
     clock = VirtualTime()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "time", clock)
-        patched.setattr(module, "select", clock)
+        patched.setattr(module, "wait_readable", clock.wait_readable)
         yield clock
 
 
