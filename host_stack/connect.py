@@ -41,7 +41,12 @@ def server_node(job: Job, address: str) -> Node:
 
 
 def _config(job: Job, role: Role, address: str) -> KVConfig:
+    """Nodes wait for each other, at the beginning and at the end, as long as for a commit.
+
+    At the end others may still be pushing the last round again.
+    """
     host, port = job.scheduler
+    patience_s = job.timeouts_s["commit"]
     return KVConfig(
         role=role,
         root_host=host,
@@ -49,6 +54,8 @@ def _config(job: Job, role: Role, address: str) -> KVConfig:
         num_workers=len(job.workers),
         num_servers=1,
         node_host=address,
+        start_timeout_s=patience_s,
+        barrier_timeout_s=patience_s,
         key=JobKey.load(Path(job.key_file)) if job.key_file else None,
     )
 

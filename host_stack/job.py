@@ -16,7 +16,10 @@ from host_stack.layout import MAX_EPOCH, MAX_KEYS, MAX_WORKERS, Layout
 from host_stack.transport import ipv4
 
 DEFAULT_TIMEOUTS_S: Final = {"push": 10.0, "drain": 5.0, "commit": 60.0}
-"""Seconds without progress after which a push, a drain or the wait for a commit fails."""
+"""Seconds without progress after which a push, a drain or the wait for a commit fails.
+
+So long as for a commit the nodes of a job also wait for each other when it begins and ends.
+"""
 
 MULTICAST_PREFIX = 0xE
 """The upper four bits of an IPv4 multicast address."""

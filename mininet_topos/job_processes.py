@@ -20,6 +20,7 @@ SERVER = "server"
 SCHEDULER = "scheduler"
 SWITCH = "switch"
 SCHEDULER_PORT = 9700
+READY_S = 180.0  # PyTorch alone takes a busy machine a minute
 TORCH_PORT = 29500
 ATTEMPTS = 3
 """After which a controller gives a switch up that it never set up: the run then says why."""
@@ -151,7 +152,7 @@ class JobProcesses:
             return [
                 *("host_stack.kv.scheduler", "--host", self._hosts[SERVER].ip),
                 *("--port", str(SCHEDULER_PORT), "--workers", str(len(self.workers))),
-                *("--servers", "1"),
+                *("--servers", "1", "--start-timeout-s", str(READY_S)),
             ]
         if name == SERVER:
             resume = ["--resume"] if again else []

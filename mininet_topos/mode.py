@@ -27,7 +27,6 @@ from mininet_topos.processes import Event, SupervisedProcess
 from mininet_topos.star import StarNetwork, StarTopology
 from workloads.training import AUDIT_FOLDER
 
-READY_S = 180.0  # PyTorch alone takes a busy machine a minute
 POLL_S = 0.2
 
 
@@ -96,7 +95,7 @@ class ModeRun:
             before = network.snapshot()
             self._train(job, on_progress)
             self.result.traffic = links.difference(network.snapshot(), before)
-            status = read_status(job.controller, JOB_ID, READY_S)
+            status = read_status(job.controller, JOB_ID, names.READY_S)
             self.result.reasons, self.result.scale = status.reasons, status.scale_fields()
             self._end(job)
         if self._options.audit:
@@ -108,7 +107,7 @@ class ModeRun:
         """Start all processes and wait until each is ready to train."""
         for name in (names.CONTROLLER, names.SCHEDULER):
             self._await(job, job.start(name), "ready")
-        operator = Operator(job.controller, READY_S)
+        operator = Operator(job.controller, names.READY_S)
         operator.create(self.files.spec(num_keys), self.files.placement())
         self._await(job, job[names.CONTROLLER], "epoch")
         started = [job.start(name) for name in (names.SERVER, *job.workers)]
@@ -152,12 +151,12 @@ class ModeRun:
 
     def _end(self, job: JobProcesses) -> None:
         for name in (names.SERVER, *job.workers, names.SCHEDULER):
-            job[name].wait_exit(READY_S)
+            job[name].wait_exit(names.READY_S)
         job.check()
 
     def _await(self, job: JobProcesses, process: SupervisedProcess, kind: str) -> Event:
         """Wait for an event of one process, and say so at once if another has died."""
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + names.READY_S
         while True:
             try:
                 return process.wait_event(kind, POLL_S)

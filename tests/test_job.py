@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from host_stack.aggregator import SoftwareAggregator
+from host_stack.connect import worker_node
 from host_stack.exponents import advise
 from host_stack.job import Job
+from host_stack.kv.errors import KVTimeout
 from host_stack.layout import Layout
 from host_stack.placement import Keys, Placement, heat_based
 from tests.job_in_memory import (
@@ -17,6 +20,7 @@ from tests.job_in_memory import (
     MemoryJob,
     Push,
     addresses,
+    make_job,
     ports,
     random_pushes,
     run_job,
@@ -96,3 +100,13 @@ def test_a_scale_is_judged_by_the_gradients(fraction_bits: int, fits: bool) -> N
     if advice.better is not None:
         again = MemoryJob(pushes, NUM_KEYS, 700, direct(3), advice.better).run()
         assert again.counters["escaped_gradients"] == 0
+
+
+def test_nodes_wait_for_each_other_as_long_as_for_a_commit() -> None:
+    """Here for a scheduler that is not there."""
+    patience = {"push": 1.0, "drain": 1.0, "commit": 0.25}
+    job = replace(make_job(1, NUM_KEYS, F, scheduler_port=9), timeouts_s=patience)
+    node = worker_node(job, addresses(1)[0])
+    with pytest.raises(KVTimeout, match=r"0\.25 s"):
+        node.start()
+    node.close()
