@@ -98,11 +98,20 @@ def _steps(hot: int) -> list[tuple[str, int, dict[str, tuple[Step, int]]]]:
         (
             "place by co-occurrence",
             hot,
-            {"libra": (lambda: by_cooccurrence(Documents.of(ranked, documents), 8, LAYOUT), hot)},
+            {
+                "libra": (
+                    lambda: by_cooccurrence(Documents.of(ranked, documents), 8, 8, LAYOUT),
+                    hot,
+                )
+            },
         ),
         ("pack", len(push), _packers(placement, push)),
         ("pack two cells", len(push), _packers(paired, push)),
     ]
+
+
+def _by_cooccurrence(ranked: Keys, documents: list[Keys]) -> Placement:
+    return by_cooccurrence(Documents.of(ranked, documents), 8, 8, LAYOUT)
 
 
 def _documents(rng: np.random.Generator, hot: int) -> list[Keys]:

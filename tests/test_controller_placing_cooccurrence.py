@@ -40,7 +40,7 @@ def test_embedding_rows_stay_together() -> None:
         chosen = np.flatnonzero(rng.random(features) < chance)[:, np.newaxis]
         documents.append((chosen * width + np.arange(width)).ravel().astype(np.uint64))
     keys = np.arange(width * features, dtype=np.uint64)
-    placement = by_cooccurrence(Documents.of(keys, documents), 4, LAYOUT, front=20)
+    placement = by_cooccurrence(Documents.of(keys, documents), 4, 4, LAYOUT, front=20)
     order = np.argsort(placement.keys)
     rows = placement.rows[order].reshape(features, width)
     lanes = placement.lanes[order].reshape(features, width)
@@ -54,7 +54,7 @@ def test_fewer_rows_and_packets_than_by_heat() -> None:
     keys = hottest(documents, 2400)
     rounds = rounds_of(deal(topics(2, 300), 4, 64, seed=1), 4)
     heat = measure(heat_based(keys, LAYOUT), rounds)
-    ours = measure(by_cooccurrence(Documents.of(keys, documents), 4, LAYOUT), rounds)
+    ours = measure(by_cooccurrence(Documents.of(keys, documents), 4, 4, LAYOUT), rounds)
     assert ours.hot_keys == heat.hot_keys
     assert ours.rows_touched < 0.7 * heat.rows_touched
     assert ours.packets_ratio < heat.packets_ratio
@@ -66,6 +66,6 @@ def test_the_front_is_by_heat() -> None:
     documents = topics(1, 200)
     keys = hottest(documents, 800)
     hot = Documents.of(keys, documents)
-    placement = by_cooccurrence(hot, 4, LAYOUT, front=6)
+    placement = by_cooccurrence(hot, 4, 4, LAYOUT, front=6)
     assert placement.keys[:48].tolist() == hot.keys[:48].tolist()
     assert placement.rows[:48].tolist() == np.repeat(np.arange(6), 8).tolist()

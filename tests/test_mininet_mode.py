@@ -44,8 +44,9 @@ def mode_run(mode: str, folder: Path, hot: int = 100) -> ModeRun:
 
 def membership_of(run: ModeRun) -> Membership:
     """The job as the controller installs it first."""
+    num_keys = max(500, len(run.files.placement()))
     request = control_pb2.CreateJobRequest(
-        spec=run.files.spec(500), placement=npz(run.files.placement())
+        spec=run.files.spec(num_keys), placement=npz(run.files.placement())
     )
     store = Store(run.result.folder / "state.sqlite")
     controller = Controller(run.files.inventory(), store)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from controller.byte_model import touch_share
 from controller.placing.documents import Documents
+from controller.placing.rows import fill_rows
 from host_stack.fixedpoint import IntArray
 from host_stack.layout import Layout
 from host_stack.placement import Placement, require_fit
@@ -76,7 +77,7 @@ DEAR = np.float32(1e30)
 
 @dataclass(frozen=True)
 class _Rows:
-    """Keys in the order of their rows, `lanes` of them a row, and their documents.
+    """Keys in the order of their rows, and their documents.
 
     Attributes:
         lanes: LANES.
@@ -143,9 +144,9 @@ class _Loads:
 
 
 def balance_lanes(
-    hot: Documents, order: IntArray, draws: float, layout: Layout, front: int
+    hot: Documents, order: IntArray, of_row: IntArray, draws: float, layout: Layout, front: int
 ) -> IntArray:
-    """The lanes (int64[n]) of keys in `order`, of which each LANES successive ones make a row.
+    """The lanes (int64[n]) of keys in `order`, whose rows are `of_row` (int64[n], ascending).
 
     Minimises, greedily and row by row, the sum over documents and pushes of the squared loads of
     lanes. A push is `draws` documents; keys that nearly every push has weigh little, for they do
@@ -155,11 +156,12 @@ def balance_lanes(
     rows = _Rows.of(hot, order, draws, layout.lanes)
     loads = _Loads(rows, hot.total, draws)
     lanes = np.full(len(order), NO_LANE, np.int64)
-    count = -(-len(order) // layout.lanes)
+    count = int(of_row[-1]) + 1 if len(of_row) else 0
+    starts = np.searchsorted(of_row, np.arange(count + 1)).tolist()
     weights = rows.weights * rows.shares
     with progress("placing", len(order)) as advance:
         for row in (*range(front, count), *range(min(front, count) - 1, -1, -1)):
-            start, end = row * layout.lanes, min((row + 1) * layout.lanes, len(order))
+            start, end = starts[row], starts[row + 1]
             costs = loads.costs(start, end)
             part = _avoid_twins(costs, rows.groups, lanes, start, end)
             lanes[start:end] = _assign(costs, weights[start:end] + part)
@@ -209,8 +211,10 @@ def _assign(costs: NDArray[np.float32], weights: NDArray[np.float32]) -> IntArra
     return lanes
 
 
-def by_cooccurrence(hot: Documents, draws: float, layout: Layout, front: int = 0) -> Placement:
-    """Place the keys of `hot`; a push is `draws` documents.
+def by_cooccurrence(
+    hot: Documents, draws: float, workers: int, layout: Layout, front: int = 0
+) -> Placement:
+    """Place the keys of `hot`; a push is `draws` documents, a round has one of each worker.
 
     The hottest keys fill the first `front` rows in the order of their heat. Raises `BadInput` if
     the layout has too few cells.
@@ -218,17 +222,19 @@ def by_cooccurrence(hot: Documents, draws: float, layout: Layout, front: int = 0
     order = order_by_documents(hot)
     hottest = front * layout.lanes
     order = np.concatenate([np.arange(min(hottest, len(hot))), order[order >= hottest]])
-    return in_order(hot, order, draws, layout, front)
+    return in_order(hot, order, draws, workers, layout, front)
 
 
 def in_order(
-    hot: Documents, order: IntArray, draws: float, layout: Layout, front: int = 0
+    hot: Documents, order: IntArray, draws: float, workers: int, layout: Layout, front: int = 0
 ) -> Placement:
-    """Place keys of which each LANES successive ones in `order` (indices, int64[n]) make a row.
+    """Place keys, of which neighbours in `order` (indices, int64[n]) share rows.
 
-    Lanes are balanced as `balance_lanes` says. Raises `BadInput` if the layout has too few cells.
+    Rows are filled as `fill_rows` says, lanes balanced as `balance_lanes` says. Raises `BadInput`
+    if the layout has too few cells.
     """
     require_fit(len(hot), layout)
-    lanes = balance_lanes(hot, order, draws, layout, front)
-    rows = np.arange(len(order)) // layout.lanes
+    chances = touch_share((hot.counts[order] + 0.5) / max(1, hot.total), draws * workers)
+    rows = fill_rows(_groups(hot)[order], chances, layout, front)
+    lanes = balance_lanes(hot, order, rows, draws, layout, front)
     return Placement(hot.keys[order], lanes, rows, layout)

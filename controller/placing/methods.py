@@ -69,7 +69,7 @@ def heat(hot: Keys, layout: Layout, _data: Data) -> Placement:
 
 def cooccurrence(hot: Keys, layout: Layout, data: Data) -> Placement:
     """Keys that occur together share rows; lanes are balanced over documents."""
-    return by_cooccurrence(Documents.of(hot, data.documents), data.draws, layout)
+    return by_cooccurrence(Documents.of(hot, data.documents), data.draws, data.workers, layout)
 
 
 def two_cells(hot: Keys, layout: Layout, data: Data) -> Placement:

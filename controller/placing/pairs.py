@@ -71,9 +71,9 @@ def with_second_cells(
     rows = ideal_packets(len(hot), layout.lanes)
     front = max(0, min(PAIRED_ROWS, rows, layout.rows - rows))
     if _worthwhile(documents, len(hot), draws, workers, layout.lanes, seed):
-        placement = by_cooccurrence(known, draws, layout, front)
+        placement = by_cooccurrence(known, draws, workers, layout, front)
     else:
-        placement = in_order(known, known.index_of(hot), draws, layout, front)
+        placement = in_order(known, known.index_of(hot), draws, workers, layout, front)
     return pair_rows(placement, front)
 
 
