@@ -35,7 +35,19 @@ MAX_ROUNDS = 100
 MAX_BATCH = 2**31 - 1
 
 
+ON_DATA = frozenset(("model", "batch", "sample"))
+GOES_WITH = {
+    "job": frozenset(("json_path",)),
+    "compare": ON_DATA
+    | {"dataset", "hot", "workers", "lanes", "rounds", "seed", "out", "json_path"},
+    "hot_file": frozenset(("trace", "method", "hot", "workers", "rows", "seed", "out")),
+    "dataset": ON_DATA | {"method", "hot", "workers", "rows", "seed", "out"},
+}
+"""The options that go with each of those that say what to do, the first of which decides."""
+
+
 def place_keys(
+    context: typer.Context,
     dataset: Annotated[
         str | None, typer.Option(help=f"Data whose keys to place: {', '.join(KNOWN)}.")
     ] = None,
@@ -92,22 +104,18 @@ def place_keys(
     """
     layout = Artifact.load().layout
     check_file("--json", json_path)
+    _check_together(context)
     if job:
-        given = {"--dataset": dataset, "--hot-file": hot_file, "--trace": trace, "--rows": rows}
-        given |= {"--method": method, "--hot": hot, "--lanes": lanes, "--out": out}
-        _refuse("go with --job", given | {"--compare": compare or None})
         share(job, layout, json_path)
         return
     if method is not None:
         check_method(method)
     if hot is not None and hot < 0:
         raise BadInput(f"--hot {hot}: it must be 0 or more")
-    _check_files(hot_file, trace, compare)
     _check_pushes(workers, batch, seed)
     if compare:
         if dataset is None:
             raise BadInput("--compare needs a --dataset, whose held-out part the methods meet")
-        _refuse("go with --compare", {"--method": method, "--rows": rows})
         if not 0 < rounds <= MAX_ROUNDS:
             raise BadInput(f"--rounds {rounds}: allowed are 1 to {MAX_ROUNDS}")
         if lanes is not None:
@@ -117,10 +125,7 @@ def place_keys(
         workload = _open(dataset, model, seed, workers, batch)
         _compare(workload, layout, hot, sample, rounds, seed, folder, json_path)
         return
-    for name, value in (("--lanes", lanes), ("--json", json_path)):
-        if value is not None:
-            raise BadInput(f"{name} goes with --compare")
-    if (dataset is None) == (hot_file is None):
+    if dataset is None and hot_file is None:
         raise BadInput("give either --dataset or --hot-file")
     path = out or Path("placement.npz")
     check_new_file("--out", path)  # before files and data are read
@@ -155,11 +160,27 @@ def _placed(placement: Placement, method: str, path: Path) -> str:
     return text
 
 
-def _refuse(why: str, options: dict[str, Any]) -> None:
-    """Raise `BadInput` for the first option that was given."""
-    for name, value in options.items():
-        if value is not None:
-            raise BadInput(f"{name} does not {why}")
+def _check_together(context: typer.Context) -> None:
+    """Raise `BadInput` for the first option that was given and would be ignored."""
+    flags = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    given = [
+        str(parameter.name)
+        for parameter in context.command.params
+        if _was_given(context, str(parameter.name))
+    ]
+    task = next((task for task in GOES_WITH if task in given), None)
+    if task is None:
+        return
+    for name in given:
+        if name != task and name not in GOES_WITH[task]:
+            where = [flags[other] for other, names in GOES_WITH.items() if name in names]
+            hint = f"; it goes with {' or '.join(where)}" if where else ""
+            raise BadInput(f"{flags[name]} does not go with {flags[task]}{hint}")
+
+
+def _was_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _block(rows: int, layout: Layout) -> Layout:
@@ -167,13 +188,6 @@ def _block(rows: int, layout: Layout) -> Layout:
     if not 0 < rows <= layout.rows or rows & (rows - 1):
         raise BadInput(f"--rows {rows}: allowed are powers of two up to {layout.rows}")
     return Layout(layout.lanes, rows, layout.window, layout.program)
-
-
-def _check_files(hot_file: Path | None, trace: Path | None, compare: bool) -> None:
-    if compare and hot_file is not None:
-        raise BadInput("--hot-file does not go with --compare, which counts the --dataset itself")
-    if trace is not None and hot_file is None:
-        raise BadInput("--trace goes with --hot-file; a data set has pushes of its own")
 
 
 def _check_pushes(workers: int, batch: int, seed: int) -> None:

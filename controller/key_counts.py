@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from controller.identify import Heat
 from host_stack.errors import BadInput
-from host_stack.npz import reading_npz, require_size, vector, whole
+from host_stack.npz import reading_npz, require_schema, require_size, vector, whole
 from host_stack.placement import Keys
 
 SCHEMA_VERSION = 1
@@ -104,10 +104,7 @@ class KeyCounts:
     def load(cls, path: Path) -> KeyCounts:
         """Read a file of `save`; `BadInput` if it is none."""
         with reading_npz(path, "hot set", MAX_FILE_BYTES) as file:
-            if whole(file, "schema") != SCHEMA_VERSION:
-                raise BadInput(
-                    f"{path}: schema {int(file['schema'])}, this version reads {SCHEMA_VERSION}"
-                )
+            require_schema(file, SCHEMA_VERSION)
             found = cls(
                 vector(file, "keys", np.uint64),
                 vector(file, "counts", np.int64),

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray
-from host_stack.npz import reading_npz, vector, whole
+from host_stack.npz import reading_npz, require_schema, vector, whole
 
 SCHEMA_VERSION = 2
 _STATE = "state_"
@@ -49,10 +48,7 @@ def load_checkpoint(
 ) -> tuple[int, list[int], FloatArray, dict[str, NDArray[np.float32]]]:
     """(rounds, steps, parameters, optimiser state) of a checkpoint; `BadInput` if it is none."""
     with reading_npz(path, "checkpoint") as file:
-        if whole(file, "schema") != SCHEMA_VERSION:
-            raise BadInput(
-                f"{path}: schema {int(file['schema'])}, this version reads {SCHEMA_VERSION}"
-            )
+        require_schema(file, SCHEMA_VERSION)
         state = {
             name.removeprefix(_STATE): vector(file, name, np.float32)
             for name in file.files

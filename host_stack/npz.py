@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from host_stack.errors import BadInput
+from host_stack.errors import BadInput, LibraError
 
 UNREADABLE = (
     OSError,
@@ -49,22 +49,22 @@ def reading_npz(
 ) -> Iterator[NpzFile]:
     """Open a file to take arrays out of it; `BadInput` says that `path` is not a `what`.
 
-    So it does of one whose arrays, unpacked, take more than `max_bytes`.
+    So it does of one whose arrays, unpacked, take more than `max_bytes`. What else is found bad
+    while it is open is said of `path`, too.
     """
     where = path if isinstance(path, Path) else "what was received"
     try:
         with path.open("rb") if isinstance(path, Path) else nullcontext(path) as opened:
             if opened.read(len(_ARCHIVE)) != _ARCHIVE:
-                raise BadInput(f"{where} is not a {what}: it is no .npz archive")
+                raise ValueError("it is no .npz archive")
             opened.seek(0)
             with np.load(opened, allow_pickle=False) as file:
                 unpacked = sum(member.file_size for member in file.zip.infolist())
                 if max_bytes is not None and unpacked > max_bytes:
-                    raise BadInput(
-                        f"{where} is not a {what}: {unpacked} bytes unpacked, allowed are "
-                        f"{max_bytes}"
-                    )
+                    raise ValueError(f"{unpacked} bytes unpacked, allowed are {max_bytes}")
                 yield file
+    except LibraError as error:
+        raise type(error)(f"{where}: {error}") from error
     except UNREADABLE as error:
         reason = str(error).split("\n", maxsplit=1)[0] or type(error).__name__
         raise BadInput(f"{where} is not a {what}: {reason}") from error
@@ -75,6 +75,13 @@ def require_size(what: str, max_bytes: int, *arrays: NDArray[Any]) -> None:
     size = sum(array.nbytes for array in arrays) + _OVERHEAD_BYTES
     if size > max_bytes:
         raise BadInput(f"{what} of {size} bytes: allowed are {max_bytes}; write less at once")
+
+
+def require_schema(file: NpzFile, version: int) -> None:
+    """Raise `BadInput` if the file is of another version of its format."""
+    found = whole(file, "schema")
+    if found != version:
+        raise BadInput(f"schema {found}, this version reads {version}")
 
 
 def whole(file: NpzFile, name: str) -> int:

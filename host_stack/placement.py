@@ -15,7 +15,7 @@ from host_stack.distinct import distinct
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import IntArray, MaskArray
 from host_stack.layout import Layout
-from host_stack.npz import reading_npz, vector, whole
+from host_stack.npz import reading_npz, require_schema, vector
 from host_stack.packing import Exchanges, Packing, nth_of_lane, spread
 
 Keys = NDArray[np.uint64]
@@ -255,10 +255,7 @@ class Placement:
     def load(cls, path: Path | BinaryIO) -> Placement:
         """Read a placement written by `save`; `BadInput` if the file is none."""
         with reading_npz(path, "placement file", MAX_FILE_BYTES) as file:
-            if whole(file, "schema") != SCHEMA_VERSION:
-                raise BadInput(
-                    f"{path}: schema {int(file['schema'])}, this version reads {SCHEMA_VERSION}"
-                )
+            require_schema(file, SCHEMA_VERSION)
             return cls(
                 vector(file, "keys", np.uint64),
                 vector(file, "lanes", np.int64),

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from host_stack.npz import reading_npz, require_size, vector, whole
+from host_stack.npz import reading_npz, require_schema, require_size, vector, whole
 from workloads.errors import WorkloadError
 from workloads.examples import Int64Array
 
@@ -81,9 +81,6 @@ class KeyTrace:
     def load(cls, path: Path) -> KeyTrace:
         """Read a trace written by `save`; `BadInput` if the file is none."""
         with reading_npz(path, "trace of keys", MAX_FILE_BYTES) as file:
-            if whole(file, "schema") != SCHEMA_VERSION:
-                raise WorkloadError(
-                    f"{path}: schema {int(file['schema'])}, this version reads {SCHEMA_VERSION}"
-                )
+            require_schema(file, SCHEMA_VERSION)
             indptr, keys = vector(file, "indptr", np.int64), vector(file, "keys", np.uint64)
             return cls(indptr, keys, whole(file, "num_keys"))

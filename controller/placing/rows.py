@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.byte_model import RowCosts
+from controller.placing.blocks import block_rows
 from host_stack.fixedpoint import IntArray
 from host_stack.layout import Layout
 
@@ -42,7 +43,7 @@ def fill_rows(
     before = -(-(starts - begin) // layout.lanes)
     after = np.arange(len(starts), 0, -1)
     costs = np.concatenate([[0], np.cumsum(saved)])[before] + np.cumsum(spent[::-1])[::-1]
-    block = min(layout.rows, 1 << int(full[-1] + front).bit_length())
+    block = min(layout.rows, block_rows(int(full[-1]) + 1 + front))
     costs[2 * front + before + after > block] = np.inf
     best = int(np.argmin(costs))
     if costs[best] >= saved.sum():
@@ -58,7 +59,8 @@ def _bounds(groups: NDArray[np.uint64], lanes: int) -> IntArray:
     starts = np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
     parts = -(-np.diff(starts, append=len(groups)) // lanes)
     nth = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
-    return np.repeat(starts, parts) + nth * lanes
+    bounds: IntArray = np.repeat(starts, parts) + nth * lanes
+    return bounds
 
 
 def _whole_rows(bounds: IntArray, end: int, lanes: int) -> IntArray:
