@@ -17,10 +17,10 @@ BUILD_DIR = SOURCE_DIR / "build"
 PROGRAMS = {"libra16": 16, "libra": 32, "libra64": 64}
 """Name of an artifact and its LANES."""
 
-SPLIT_PROGRAM = "libra_split"
-SPLIT_LANES = 8
-SPLIT_DEFINES = ("SPLIT_ALIGN", "PIECE_BITS=4")
-"""The program with the alignment of Tofino (p4src/include/split_align.p4), to be tested."""
+STEP_PROGRAM = "libra_steps"
+STEP_LANES = 8
+STEP_DEFINES = ("STEP_ALIGN",)
+"""The program with the alignment of Tofino (p4src/include/step_align.p4), to be tested."""
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 

@@ -17,9 +17,9 @@ from controller.artifacts import (
     BUILD_DIR,
     PROGRAMS,
     SOURCE_DIR,
-    SPLIT_DEFINES,
-    SPLIT_LANES,
-    SPLIT_PROGRAM,
+    STEP_DEFINES,
+    STEP_LANES,
+    STEP_PROGRAM,
     sha256,
     sources_sha256,
 )
@@ -125,7 +125,7 @@ def main() -> int:
     try:
         version = compiler_version()
         programs = [(name, lanes, ()) for name, lanes in PROGRAMS.items()]
-        for name, lanes, defines in (*programs, (SPLIT_PROGRAM, SPLIT_LANES, SPLIT_DEFINES)):
+        for name, lanes, defines in (*programs, (STEP_PROGRAM, STEP_LANES, STEP_DEFINES)):
             compile_program(name, lanes, defines=defines)
             size = (BUILD_DIR / f"{name}.json").stat().st_size
             sys.stdout.write(f"{name}: {lanes} lanes, {size / 1e6:.1f} MB, {version}\n")

@@ -13,7 +13,7 @@ import finsy as fy
 
 from controller.finsy_log import finsy_failures
 from controller.laps import Laps
-from controller.pieces import SplitAlign
+from controller.steps import StepAlign
 from controller.tables import Attachment, Entity, Forward, LaneAlign, Local, Membership, Sources
 from controller.targets import Program, Target
 from controller.tls import ClientTls
@@ -107,8 +107,6 @@ def network_entities(
     yield from Sources(local.address, [*forward.hosts, *behind_links]).entries()
     if not Laps.has_program(p4info):
         yield local.session()
-    if split := SplitAlign.of_program(p4info):
-        yield from split.shares()
 
 
 def job_entities(p4info: fy.P4Schema, membership: Membership, lanes: int) -> Iterator[Entity]:
@@ -117,10 +115,8 @@ def job_entities(p4info: fy.P4Schema, membership: Membership, lanes: int) -> Ite
     Nothing of them takes effect without the latter (`Membership.job_entry`).
     """
     slot, fraction_bits = membership.slot, membership.fraction_bits
-    if split := SplitAlign.of_program(p4info):
-        yield from split.exponents(slot, fraction_bits)
-    else:
-        yield from LaneAlign(slot, fraction_bits, lanes).entries()
+    align = StepAlign if StepAlign.has_program(p4info) else LaneAlign
+    yield from align(slot, fraction_bits, lanes).entries()
     if Laps.has_program(p4info):
         yield from Laps(membership).entries()
     yield from membership.member_entries()

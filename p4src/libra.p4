@@ -20,21 +20,23 @@
 #include "include/reply.p4"
 #include "include/forward.p4"
 
-/* With SPLIT_ALIGN, the alignment of the Tofino program runs here: the same bits. */
-#ifdef SPLIT_ALIGN
-#include "include/split_align.p4"
+/* With STEP_ALIGN, the alignment of the Tofino program runs here: the same bits. */
+#ifdef STEP_ALIGN
+#include "include/step_align.p4"
 #define LANE_INSTANCES(i) \
-    SplitAlign() align##i; \
+    StepAlign() align##i; \
     LaneCells() cells##i; \
     magnitude_t magnitude##i; \
-    bit<8> shift##i; \
+    bit<8> lane##i; \
     bit<32> high##i; \
     bit<32> low##i;
 #define LOOK_UP(i) \
-    align##i.apply(md.job_slot, hdr.grad.exponent##i, hdr.grad.fraction##i, shift##i, high##i, \
-                   low##i); \
+    lane##i = hdr.grad.sign##i ++ 7w0; \
+    high##i = 0; \
+    low##i = hdr.grad.sign##i ++ hdr.grad.exponent##i ++ hdr.grad.fraction##i; \
+    align##i.apply(md.job_slot, lane##i, high##i, low##i); \
     magnitude##i = high##i[23:0] ++ low##i[23:0]; \
-    md.escape = md.escape | shift##i[SHIFT_BITS:SHIFT_BITS];
+    md.escape = md.escape | lane##i[ESCAPE_BIT:ESCAPE_BIT];
 #else
 #define LANE_INSTANCES(i) \
     LaneAlign() align##i; \

@@ -9,10 +9,9 @@
 #include "include/tna/config.p4"
 #include "include/types.p4"
 #include "include/headers.p4"
-#include "include/split_align.p4"
-#include "include/tna/rows.p4"
+#include "include/step_align.p4"
 #include "include/tna/headers.p4"
-#include "include/tna/any_row.p4"
+#include "include/tna/rows.p4"
 #include "include/tna/ingress_parser.p4"
 #include "include/tna/membership.p4"
 #include "include/tna/window.p4"
@@ -22,29 +21,25 @@
 #include "include/tna/lane_cells.p4"
 #include "include/tna/egress.p4"
 
-#define ALIGN_INSTANCE(i) SplitAlign() align##i;
+#define ALIGN_INSTANCE(i) StepAlign() align##i;
 #define INGRESS_LANE_INSTANCES(i) \
     HighDigit() high##i; \
     LowDigit() low##i;
 
 #define ALIGN(i) \
-    align##i.apply(md.job_slot, hdr.grad.exponent##i, hdr.grad.fraction##i, md.shift##i, \
-                   hdr.digits##i.d1, hdr.digits##i.d0);
+    align##i.apply(md.job_slot, PLACE##i.lane##i, hdr.digits##i.d1, hdr.digits##i.d0);
+#define CUT_LOW_DIGIT(i) hdr.digits##i.d0[31:24] = 0;
 
-#define MASK_INDEX(i) md.index##i = hdr.grad.row##i & md.row_mask;
-#define PLACE_INDEX(i) md.index##i = md.index##i | md.row_base;
-#define MASK_LAP_INDEX(i) md.index##i = hdr.lap.row & md.row_mask;
+#define PLACE_LOWER(i) PLACE##i.index##i = PLACE##i.index##i | md.lower_base;
+#define PLACE_UPPER(i) PLACE##i.index##i = PLACE##i.index##i | md.upper_base;
 
 #define INGRESS_LANE(i) \
-    high##i.apply(md.lap, md.fresh, hdr.grad.used[i:i], hdr.grad.sign##i, hdr.libra.tag, \
+    high##i.apply(md.lap, md.fresh, hdr.grad.used[i:i], md.lane##i[7:7], hdr.libra.tag, \
                   md.index##i, hdr.digits##i.d1); \
-    low##i.apply(md.lap, md.fresh, hdr.grad.used[i:i], hdr.grad.sign##i, hdr.libra.tag, \
+    low##i.apply(md.lap, md.fresh, hdr.grad.used[i:i], md.lane##i[7:7], hdr.libra.tag, \
                  md.index##i, hdr.mark##i.touched, hdr.digits##i.d0);
 
-#define BRIDGE_LANE(i) \
-    hdr.digits##i.setValid(); \
-    hdr.bridge.signs[i:i] = hdr.grad.sign##i;
-#define BRIDGE_INDEX(i) hdr.bridge.index##i = md.index##i;
+#define DROP_DIGITS(i) hdr.digits##i.setInvalid();
 
 #define CLEAR_CELLS(i) \
     hdr.mark##i.setValid(); \
@@ -134,17 +129,23 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
         default_action = no_route();
     }
 
-    action mask_indexes() {
-        EACH_LANE(MASK_INDEX)
-    }
-    action place_indexes() {
-        EACH_LANE(PLACE_INDEX)
-    }
-    action mask_lap_indexes() {
-        EACH_LANE(MASK_LAP_INDEX)
+    action cut_low_digits() {
+        EACH_LANE(CUT_LOW_DIGIT)
     }
     action bank() {
-        md.row_base = md.row_base | (1 << ROW_BITS);
+        md.lower_base = md.lower_base | (1 << ROW_BITS);
+        md.upper_base = md.upper_base | (1 << ROW_BITS);
+    }
+    action place_indexes() {
+        EACH_LOWER_LANE(PLACE_LOWER)
+        EACH_UPPER_LANE(PLACE_UPPER)
+    }
+    /* They were aligned here; only those that are to be added go on to the egress. */
+    action drop_ingress_digits() {
+        EACH_INGRESS_LANE(DROP_DIGITS)
+    }
+    action drop_egress_digits() {
+        EACH_EGRESS_LANE(DROP_DIGITS)
     }
     action clear_cells() {
         EACH_LANE(CLEAR_CELLS)
@@ -155,8 +156,6 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
     }
     action added() {
         answer(ACT_ADD);
-        hdr.bridge.used = hdr.grad.used[7:0];
-        EACH_EGRESS_LANE(BRIDGE_LANE)
         hdr.grad.setInvalid();
         md.reason = REASON_AGGREGATED;
     }
@@ -187,7 +186,6 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
     }
 
     apply {
-        hdr.bridge.setValid();
         hdr.bridge.act = ACT_PASS;
         if (!hdr.ipv4.isValid() || hdr.ipv4.ihl != 5) {
             refuse(REASON_NO_ROUTE);
@@ -201,7 +199,7 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
             if (hdr.libra.isValid()) {
                 membership.apply(hdr, md, ig_intr_md);
             }
-            if (hdr.libra.tag[31:20] != md.epoch[11:0]) {
+            if (hdr.libra.tag[31:20] != md.first_tag[31:20]) {
                 md.wrong_epoch = 1;
             }
             if (hdr.ipv4.dst != md.server) {
@@ -213,12 +211,12 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
             }
 
             if (md.kind == KIND_GRAD) {
-                any_row.apply(hdr.grad, md);
+                any_row.apply(hdr, md);
                 EACH_LANE(ALIGN)
-                mask_indexes();
-                escapes.apply(hdr.grad.used, md);
+                cut_low_digits();
+                escapes.apply(hdr, md);
             } else if (md.kind == KIND_DRAIN) {
-                md.rows = hdr.drain.row;
+                md.or0 = hdr.drain.row;
                 if (hdr.drain.rows == 0 || hdr.drain.hops != 0
                     || hdr.drain.format != FORMAT_DIGITS) {
                     md.bad_drain = 1;
@@ -229,19 +227,25 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
                 } else if (md.lap == LAP_LOW) {
                     touched.apply(hdr);
                 }
-                mask_lap_indexes();
             }
             place_indexes();
             in_block.apply(md);
-            open.apply(md.kind, md);
-            md.ahead = hdr.libra.tag - md.first;
+            open.apply(md);
+            md.ahead = hdr.libra.tag - md.open_tag;
             verdict.apply(hdr, md);
             if (md.admitted == 1) {
                 window.apply(hdr.libra.seq, md);
             }
             EACH_INGRESS_LANE(INGRESS_LANE)
-            hdr.bridge.epoch = md.epoch;
-            EACH_EGRESS_LANE(BRIDGE_INDEX)
+            hdr.bridge.lap = md.lap;
+            hdr.bridge.fresh = md.fresh;
+            hdr.bridge.used = hdr.grad.used[7:0];
+            if (md.kind == KIND_GRAD) {
+                drop_ingress_digits();
+                if (md.fresh == 0) {
+                    drop_egress_digits();
+                }
+            }
 
             if (md.strange != 0) {
                 refuse(REASON_FOREIGN);

@@ -41,11 +41,13 @@ header libra_h {
 }
 
 /* The gradient of a lane is taken apart into the fields of binary32. */
+#ifndef GRAD_LANE
 #define GRAD_LANE(i) \
     bit<16> row##i; \
     bit<1>  sign##i; \
     bit<8>  exponent##i; \
     bit<23> fraction##i;
+#endif
 
 header grad_h {
     bitmap_t used;

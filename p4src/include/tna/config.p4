@@ -19,10 +19,17 @@
 #undef RANK_BITS
 #define RANK_BITS 6
 
+/* No field of the gradient is looked at in the packet: its lane works on a copy. */
+#define GRAD_LANE(i) \
+    bit<16> row##i; \
+    bit<32> grad##i;
+
 #if LANES == 16
 #ifndef EGRESS_LANES
 #define EGRESS_LANES 4
 #endif
+#define EACH_LOWER_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define EACH_UPPER_LANE(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #if EGRESS_LANES == 4
 #define EACH_EGRESS_LANE(X) X(0) X(1) X(2) X(3)
 #define EACH_INGRESS_LANE(X) \
@@ -40,6 +47,8 @@
 #ifndef EGRESS_LANES
 #define EGRESS_LANES 2
 #endif
+#define EACH_LOWER_LANE(X) X(0) X(1) X(2) X(3)
+#define EACH_UPPER_LANE(X) X(4) X(5) X(6) X(7)
 #if EGRESS_LANES == 2
 #define EACH_EGRESS_LANE(X) X(0) X(1)
 #define EACH_INGRESS_LANE(X) X(2) X(3) X(4) X(5) X(6) X(7)
@@ -52,5 +61,39 @@
 #else
 #error "on Tofino, LANES must be 8 or 16"
 #endif
+
+/* Where a lane's byte and index are: PLACE##i.lane##i, PLACE##i.index##i. Those of the egress travel
+ * there. */
+#define PLACE0 hdr.bridge
+#define PLACE1 hdr.bridge
+#if EGRESS_LANES >= 4
+#define PLACE2 hdr.bridge
+#define PLACE3 hdr.bridge
+#else
+#define PLACE2 md
+#define PLACE3 md
+#endif
+#if EGRESS_LANES >= 6
+#define PLACE4 hdr.bridge
+#define PLACE5 hdr.bridge
+#else
+#define PLACE4 md
+#define PLACE5 md
+#endif
+#if EGRESS_LANES >= 8
+#define PLACE6 hdr.bridge
+#define PLACE7 hdr.bridge
+#else
+#define PLACE6 md
+#define PLACE7 md
+#endif
+#define PLACE8 md
+#define PLACE9 md
+#define PLACE10 md
+#define PLACE11 md
+#define PLACE12 md
+#define PLACE13 md
+#define PLACE14 md
+#define PLACE15 md
 
 #endif

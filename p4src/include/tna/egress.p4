@@ -55,10 +55,11 @@ parser EgressParser(packet_in packet, out egress_headers_t hdr, out egress_metad
     LowDigit() low##i;
 
 #define EGRESS_LANE(i) \
-    high##i.apply(lap, fresh, hdr.bridge.used[i:i], hdr.bridge.signs[i:i], hdr.libra.tag, \
-                  hdr.bridge.index##i, hdr.digits##i.d1); \
-    low##i.apply(lap, fresh, hdr.bridge.used[i:i], hdr.bridge.signs[i:i], hdr.libra.tag, \
-                 hdr.bridge.index##i, hdr.mark##i.touched, hdr.digits##i.d0);
+    high##i.apply(hdr.bridge.lap, hdr.bridge.fresh, hdr.bridge.used[i:i], \
+                  hdr.bridge.lane##i[7:7], hdr.libra.tag, hdr.bridge.index##i, hdr.digits##i.d1); \
+    low##i.apply(hdr.bridge.lap, hdr.bridge.fresh, hdr.bridge.used[i:i], \
+                 hdr.bridge.lane##i[7:7], hdr.libra.tag, hdr.bridge.index##i, \
+                 hdr.mark##i.touched, hdr.digits##i.d0);
 
 #define DROP_DIGITS(i) hdr.digits##i.setInvalid();
 
@@ -68,8 +69,6 @@ control LibraEgress(inout egress_headers_t hdr, inout egress_metadata_t md,
                     inout egress_intrinsic_metadata_for_deparser_t eg_dprsr_md,
                     inout egress_intrinsic_metadata_for_output_port_t eg_oport_md) {
     EACH_EGRESS_LANE(EGRESS_LANE_INSTANCES)
-    bit<2> lap;
-    bit<1> fresh;
 
     /* What the switch answers goes back to where it came from. */
     action turn_around() {
@@ -118,15 +117,6 @@ control LibraEgress(inout egress_headers_t hdr, inout egress_metadata_t md,
     }
 
     apply {
-        lap = LAP_NONE;
-        fresh = 0;
-        if (hdr.bridge.act == ACT_ADD) {
-            fresh = 1;
-        } else if (hdr.bridge.act == ACT_READ_HIGH) {
-            lap = LAP_HIGH;
-        } else if (hdr.bridge.act == ACT_READ_LOW) {
-            lap = LAP_LOW;
-        }
         EACH_EGRESS_LANE(EGRESS_LANE)
 
         if (hdr.bridge.act == ACT_ADD) {

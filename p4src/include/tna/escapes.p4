@@ -2,15 +2,15 @@
 #ifndef LIBRA_TNA_ESCAPES_P4
 #define LIBRA_TNA_ESCAPES_P4
 
-#define ESCAPE_KEY(i) md.shift##i[SHIFT_BITS:SHIFT_BITS]: ternary;
+#define ESCAPE_KEY(i) PLACE##i.lane##i[ESCAPE_BIT:ESCAPE_BIT]: ternary;
 
-control Escapes(in bitmap_t used, inout ingress_metadata_t md) {
+control Escapes(in ingress_headers_t hdr, inout ingress_metadata_t md) {
     action escapes() {
         md.escape = 1;
     }
     table any {
         key = {
-            used: ternary;
+            hdr.grad.used: ternary @name("used");
             EACH_LANE(ESCAPE_KEY)
         }
         actions = { escapes; NoAction; }

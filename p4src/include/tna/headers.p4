@@ -27,21 +27,27 @@ const act_t ACT_DRAIN = 4;             /* begin the laps; a copy asks for the ne
 const act_t ACT_READ_HIGH = 5;
 const act_t ACT_READ_LOW = 6;
 
-/* What the lanes do on a lap. */
-const bit<2> LAP_NONE = 0;
-const bit<2> LAP_HIGH = 1;             /* read d1, and mark the cells that were touched */
-const bit<2> LAP_LOW = 2;              /* read d0 */
-const bit<2> LAP_SEND = 3;             /* leave out what was not touched, and answer */
+/* What the lanes do with a packet; a row is read on laps. */
+typedef bit<8> lap_t;
+const lap_t LAP_NONE = 0;
+const lap_t LAP_HIGH = 1;              /* read d1, and mark the cells that were touched */
+const lap_t LAP_LOW = 2;               /* read d0 */
+const lap_t LAP_SEND = 3;              /* leave out what was not touched, and answer */
 
-#define EGRESS_INDEX(i) bit<16> index##i;
+/* `lane`: sign, escape, shift (include/step_align.p4). `index`: of the cell. */
+#define LANE_PLACE(i) \
+    bit<8>  lane##i; \
+    bit<16> index##i;
 
 /* From the ingress to the egress. */
 header bridge_h {
-    act_t   act;
-    bit<8>  used;                      /* of the lanes of the egress */
-    bit<8>  signs;
-    bit<16> epoch;
-    EACH_EGRESS_LANE(EGRESS_INDEX)
+    act_t    act;
+    lap_t    lap;
+    bit<7>   unused;
+    bit<1>   fresh;
+    bit<8>   used;                     /* of the lanes of the egress */
+    bit<16>  epoch;
+    EACH_EGRESS_LANE(LANE_PLACE)
 }
 
 /* A row on its laps; `lap` counts them. */
@@ -75,10 +81,6 @@ struct ingress_headers_t {
     EACH_LANE(LANE_HEADERS)
 }
 
-#define EGRESS_LANE_HEADERS(i) \
-    mark_h   mark##i; \
-    digits_h digits##i;
-
 struct egress_headers_t {
     bridge_h   bridge;
     ethernet_h ethernet;
@@ -88,12 +90,8 @@ struct egress_headers_t {
     drain_h    drain;
     probe_h    probe;
     lap_h      lap;
-    EACH_EGRESS_LANE(EGRESS_LANE_HEADERS)
+    EACH_EGRESS_LANE(LANE_HEADERS)
 }
-
-#define LANE_METADATA(i) \
-    bit<8>  shift##i; \
-    bit<16> index##i;
 
 struct ingress_metadata_t {
     kind_t      kind;
@@ -110,20 +108,26 @@ struct ingress_metadata_t {
     bit<1>      unknown_row;
     bit<1>      admitted;
     bit<1>      fresh;                 /* the window has not seen the packet before */
-    bit<2>      lap;
+    lap_t       lap;
     reason_t    reason;
     port_t      strange;               /* not 0: the source address belongs to another port */
-    bit<16>     epoch;
-    bit<16>     row_base;
     bit<16>     row_mask;
-    bit<16>     rows;                  /* all bits that are set in a row of a GRAD */
-    bit<32>     wide_epoch;
-    bit<32>     next_tag;
-    bit<32>     first;                 /* lowest open round of the epoch, as a tag; 0: any */
+    bit<16>     lower_base;            /* lowest row of the job, with its bank: a copy for the */
+    bit<16>     upper_base;            /* lower and for the upper half of the lanes */
+    bit<16>     or0;
+    bit<16>     or1;
+    bit<16>     or2;
+    bit<16>     or3;
+    bit<16>     or4;
+    bit<16>     or5;
+    bit<16>     or6;
+    bit<16>     or7;
+    tag_t       first_tag;             /* of the job's epoch */
+    tag_t       next_tag;
+    tag_t       open_tag;              /* the lowest open round of the epoch; 0: any */
     bit<32>     ahead;
     ipv4_addr_t server;
-    EACH_LANE(LANE_METADATA)
-    OR_METADATA
+    EACH_INGRESS_LANE(LANE_PLACE)
 }
 
 struct egress_metadata_t {

@@ -1,7 +1,15 @@
 #ifndef LIBRA_TNA_INGRESS_PARSER_P4
 #define LIBRA_TNA_INGRESS_PARSER_P4
 
-#define CLEAR_LANE(i) md.shift##i = 0;
+/* A lane works on copies of what the packet has: the packet itself stays as it is, for it may have
+ * to go on to the server. */
+#define COPY_LANE(i) \
+    hdr.digits##i.setValid(); \
+    hdr.digits##i.d1 = 0; \
+    hdr.digits##i.d0 = hdr.grad.grad##i; \
+    PLACE##i.lane##i = hdr.grad.grad##i[31:24]; \
+    PLACE##i.index##i = hdr.grad.row##i;
+#define LAP_INDEX(i) PLACE##i.index##i = hdr.lap.row;
 #define EXTRACT_LANE(i) \
     packet.extract(hdr.mark##i); \
     packet.extract(hdr.digits##i);
@@ -24,6 +32,7 @@
         transition next; \
     }
 
+/* Metadata are 0 unless they are set; each is set once on a path. */
 parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_metadata_t md,
                      out ingress_intrinsic_metadata_t ig_intr_md) {
     Checksum() ipv4_checksum;
@@ -31,9 +40,7 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
     state start {
         packet.extract(ig_intr_md);
         packet.advance(PORT_METADATA_SIZE);
-        md.kind = KIND_OTHER;
-        md.recirculated = 0;
-        md.lap = LAP_NONE;
+        hdr.bridge.setValid();
         /* The recirculation port of each pipe. */
         transition select(ig_intr_md.ingress_port) {
             68 &&& 0x7f: from_this_pipe;
@@ -71,7 +78,6 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
     }
     state parse_libra {
         packet.extract(hdr.libra);
-        md.kind = KIND_LIBRA;
         transition select(hdr.libra.version, hdr.libra.op, hdr.libra.flags, hdr.udp.length) {
             (LIBRA_VERSION, OP_GRAD, _, UDP_BYTES + LIBRA_BYTES + GRAD_BYTES): parse_grad;
             (LIBRA_VERSION, OP_GRAD, _, _): bad_grad;
@@ -80,8 +86,12 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
              UDP_BYTES + LIBRA_BYTES + PROBE_BYTES): parse_probe;
             (LIBRA_VERSION, OP_UPDATE, _, _): update;
             (LIBRA_VERSION, OP_LAP, _, _): lap;
-            default: accept;
+            default: other;
         }
+    }
+    state other {
+        md.kind = KIND_LIBRA;
+        transition accept;
     }
     state bad_grad {
         md.kind = KIND_BAD_GRAD;
@@ -92,9 +102,9 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         transition accept;
     }
     state parse_grad {
-        packet.extract(hdr.grad);
         md.kind = KIND_GRAD;
-        EACH_LANE(CLEAR_LANE)
+        packet.extract(hdr.grad);
+        EACH_LANE(COPY_LANE)
         transition accept;
     }
     state parse_drain {
@@ -111,12 +121,13 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
     state lap {
         transition select(md.recirculated) {
             1: parse_lap;
-            default: accept;
+            default: other;
         }
     }
     state parse_lap {
         packet.extract(hdr.lap);
         md.kind = KIND_LAP;
+        EACH_LANE(LAP_INDEX)
         transition select(hdr.lap.lap) {
             0: first_lap;
             1: second_lap;

@@ -51,7 +51,7 @@ struct digit_t {
 
 /* As the table `digits` of a lane is asked: which lap, whether the packet is to be added, whether
  * the lane is in use, the sign of its gradient. */
-control HighDigit(in bit<2> lap, in bit<1> fresh, in bit<1> used, in bit<1> sign, in tag_t tag,
+control HighDigit(in lap_t lap, in bit<1> fresh, in bit<1> used, in bit<1> sign, in tag_t tag,
                   in bit<16> index, inout bit<32> digit) {
     Register<digit_t, bit<16>>(CELLS) cells;
 
@@ -78,7 +78,7 @@ control HighDigit(in bit<2> lap, in bit<1> fresh, in bit<1> used, in bit<1> sign
     }
 }
 
-control LowDigit(in bit<2> lap, in bit<1> fresh, in bit<1> used, in bit<1> sign, in tag_t tag,
+control LowDigit(in lap_t lap, in bit<1> fresh, in bit<1> used, in bit<1> sign, in tag_t tag,
                  in bit<16> index, inout bit<8> touched, inout bit<32> digit) {
     Register<digit_t, bit<16>>(CELLS) cells;
 

@@ -20,15 +20,16 @@ control Sources(in ingress_headers_t hdr, inout ingress_metadata_t md,
     }
 }
 
-control Membership(in ingress_headers_t hdr, inout ingress_metadata_t md,
+control Membership(inout ingress_headers_t hdr, inout ingress_metadata_t md,
                    in ingress_intrinsic_metadata_t standard_metadata) {
     /* What float32 drains need is not used here: this chip answers digits. */
     action job(job_slot_t slot, epoch_t epoch, row_t row_base, row_t row_mask,
                bit<8> float_bias, ipv4_addr_t server) {
         md.job_slot = slot;
-        md.epoch = (bit<16>)epoch;
-        md.wide_epoch = (bit<32>)epoch;
-        md.row_base = (bit<16>)row_base;
+        md.first_tag[31:20] = epoch;
+        hdr.bridge.epoch = (bit<16>)epoch;
+        md.lower_base = (bit<16>)row_base;
+        md.upper_base = (bit<16>)row_base;
         md.row_mask = (bit<16>)row_mask;
         md.server = server;
     }

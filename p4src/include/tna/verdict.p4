@@ -26,7 +26,7 @@ control Verdict(in ingress_headers_t hdr, inout ingress_metadata_t md) {
             md.unknown_row: ternary;
             md.escape: ternary;
             md.bad_drain: ternary;
-            md.first[31:20]: ternary @name("first");
+            md.open_tag[31:20]: ternary @name("open");
             md.ahead: ternary;
             md.strange: ternary;
         }

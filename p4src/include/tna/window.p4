@@ -4,40 +4,40 @@
 #define LIBRA_TNA_WINDOW_P4
 
 struct open_t {
-    bit<32> epoch;
-    bit<32> tag;
+    tag_t epoch;                       /* its first tag */
+    tag_t tag;
 }
 
 /* The lowest open round of a job's epoch, as a tag; 0 if any round is open. */
-control Open(in kind_t kind, inout ingress_metadata_t md) {
+control Open(inout ingress_metadata_t md) {
     Register<open_t, job_slot_t>(JOBS) open;
 
     RegisterAction<open_t, job_slot_t, bit<32>>(open) first_of_epoch = {
-        void apply(inout open_t value, out bit<32> first) {
-            first = 0;
-            if (value.epoch == md.wide_epoch) {
-                first = value.tag;
+        void apply(inout open_t value, out bit<32> tag) {
+            tag = 0;
+            if (value.epoch == md.first_tag) {
+                tag = value.tag;
             }
         }
     };
     RegisterAction<open_t, job_slot_t, bit<32>>(open) close_round = {
         void apply(inout open_t value) {
-            if (value.epoch != md.wide_epoch || md.next_tag > value.tag) {
+            if (value.epoch != md.first_tag || md.next_tag > value.tag) {
                 value.tag = md.next_tag;
             }
-            value.epoch = md.wide_epoch;
+            value.epoch = md.first_tag;
         }
     };
 
     action look() {
-        md.first = first_of_epoch.execute(md.job_slot);
+        md.open_tag = first_of_epoch.execute(md.job_slot);
     }
     action close() {
         close_round.execute(md.job_slot);
     }
     table rounds {
         key = {
-            kind: ternary;
+            md.kind: ternary;
             md.role: ternary;
             md.wrong_epoch: ternary;
         }
@@ -56,8 +56,8 @@ control Open(in kind_t kind, inout ingress_metadata_t md) {
 }
 
 struct seen_t {
-    bit<32> epoch;
-    bit<32> seq;
+    tag_t epoch;
+    seq_t seq;
 }
 
 /* seen[worker][seq mod W] holds (epoch, seq): a packet counts if it is newer. */
@@ -66,18 +66,21 @@ control Window(in seq_t seq, inout ingress_metadata_t md) {
 
     RegisterAction<seen_t, bit<16>, bit<1>>(seen) see = {
         void apply(inout seen_t value, out bit<1> fresh) {
-            if (value.epoch != md.wide_epoch || (int<32>)(seq - value.seq) > 0) {
-                value.epoch = md.wide_epoch;
+            fresh = 0;
+            if (value.epoch != md.first_tag || (int<32>)(seq - value.seq) > 0) {
                 value.seq = seq;
                 fresh = 1;
-            } else {
-                fresh = 0;
             }
+            value.epoch = md.first_tag;
         }
     };
 
-    apply {
+    action look() {
         md.fresh = see.execute(md.job_slot ++ md.rank ++ seq[WINDOW_BITS - 1:0]);
+    }
+
+    apply {
+        look();
     }
 }
 

@@ -1,4 +1,4 @@
-"""The alignment of the Tofino program, run as logic: libra.p4 with SPLIT_ALIGN, bit for bit."""
+"""The alignment of the Tofino program, run as logic: libra.p4 with STEP_ALIGN, bit for bit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.artifacts import SPLIT_LANES, SPLIT_PROGRAM, Artifact
-from controller.pieces import pieces
+from controller.artifacts import STEP_LANES, STEP_PROGRAM, Artifact
 from host_stack.fixedpoint import split_digits, to_fixed
 from host_stack.wire import DrainFormat
 from tests import test_switch_program as narrow
@@ -32,8 +31,8 @@ ROWS = 60
 def switch(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SwitchUnderTest]:
-    """A switch with the tables of all pieces, of each target that runs v1model programs."""
-    artifact = Artifact.load(SPLIT_PROGRAM)
+    """A switch of each target that runs v1model programs."""
+    artifact = Artifact.load(STEP_PROGRAM)
     if request.param == "soft":
         with embedded(artifact, F) as provisioned:
             yield provisioned
@@ -45,7 +44,7 @@ def switch(
         yield on_bmv2
 
 
-def test_every_exponent_sign_and_piece(switch: SwitchUnderTest) -> None:
+def test_every_exponent_and_sign(switch: SwitchUnderTest) -> None:
     """One gradient a cell: the digits are the reference's, escapes go to the server."""
     lanes = switch.artifact.layout.lanes
     values = narrow.every_exponent(2)
@@ -71,12 +70,12 @@ def test_every_exponent_sign_and_piece(switch: SwitchUnderTest) -> None:
 
 
 def test_the_program_is_the_one_that_is_meant(switch: SwitchUnderTest) -> None:
-    """It has a table for each piece, in each lane, and no shifts by a variable."""
+    """It takes shifts in steps, in each lane, and none by a variable."""
     info = switch.artifact.p4info
-    assert switch.artifact.layout.lanes == SPLIT_LANES
-    for lane in range(SPLIT_LANES):
-        for piece in pieces(4):
-            assert f'"LibraIngress.align{lane}.piece{piece.number}"' in info
+    assert switch.artifact.layout.lanes == STEP_LANES
+    for lane in range(STEP_LANES):
+        for step in ("bits", "bytes"):
+            assert f'"LibraIngress.align{lane}.{step}"' in info
     assert ".left" not in info and ".right" not in info
 
 
