@@ -1,9 +1,14 @@
-"""Where a Tofino reads the rows of a job: the entries of the table `laps` of libra_tna.p4."""
+"""Pipes of a Tofino: where the rows of a job are read, and where its rounds are closed.
+
+State is per pipe. A DRAIN visits every pipe that has workers of the job, by the tables `laps` and
+`pipes` of libra_tna.p4; the server's UPDATEs reach those pipes by the job's group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import finsy as fy
 
@@ -17,9 +22,19 @@ COPY = 1
 """The replication id that tells the egress that a DRAIN is a copy; the original has 0."""
 
 
+def update_ports(server: int, workers: Iterable[int]) -> set[int]:
+    """Recirculation ports of pipes that have workers, but not the server, at these device ports.
+
+    A copy of each UPDATE goes there: it closes the round in that pipe, and is dropped.
+    """
+    return {
+        recirculation_port(pipe) for pipe in {pipe_of(port) for port in workers} - {pipe_of(server)}
+    }
+
+
 @dataclass(frozen=True)
 class Laps:
-    """The laps of a job's DRAINs, through the pipe that has its workers."""
+    """The laps of a job's DRAINs, through the pipes that have its workers."""
 
     membership: Membership
 
@@ -29,13 +44,20 @@ class Laps:
         return any(table.name == "LibraIngress.laps" for table in p4info.tables)
 
     def entries(self) -> Iterator[Entity]:
-        """The group that copies, then the table entry that uses it."""
+        """The group that copies, the entry that uses it, and the way from pipe to pipe."""
         job = self.membership
         group = DRAIN_GROUPS + job.slot
-        port = recirculation_port(pipe_of(job.workers[0].port))
-        yield fy.P4MulticastGroupEntry(group, replicas=[(port, COPY)])
+        pipes = sorted({pipe_of(worker.port) for worker in job.workers})
+        first, *_ = ports = [recirculation_port(pipe) for pipe in pipes]
+        yield fy.P4MulticastGroupEntry(group, replicas=[(first, COPY)])
         yield fy.P4TableEntry(
             "LibraIngress.laps",
             match=fy.Match(**{"md.job_slot": job.slot}),
-            action=fy.Action("LibraIngress.lap_at", port=port, group=group),
+            action=fy.Action("LibraIngress.lap_at", port=first, group=group),
         )
+        for port, following in pairwise(ports):
+            yield fy.P4TableEntry(
+                "LibraIngress.pipes",
+                match=fy.Match(**{"md.job_slot": job.slot, "standard_metadata.ingress_port": port}),
+                action=fy.Action("LibraIngress.read_in", port=following),
+            )

@@ -6,15 +6,25 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import finsy as fy
 
 from controller.finsy_log import finsy_failures
-from controller.laps import Laps
+from controller.laps import Laps, update_ports
 from controller.steps import StepAlign
-from controller.tables import Attachment, Entity, Forward, LaneAlign, Local, Membership, Sources
+from controller.tables import (
+    Attachment,
+    Entity,
+    Forward,
+    Group,
+    LaneAlign,
+    Local,
+    Membership,
+    Sources,
+)
 from controller.targets import Program, Target
 from controller.tls import ClientTls
 from host_stack.errors import LibraError
@@ -122,6 +132,14 @@ def job_entities(p4info: fy.P4Schema, membership: Membership, lanes: int) -> Ite
     yield from membership.member_entries()
 
 
+def group_entities(p4info: fy.P4Schema, group: Group) -> Iterator[Entity]:
+    """The group of a job; on a chip with pipes, its rounds are closed in all that have workers."""
+    if Laps.has_program(p4info):
+        ports = update_ports(group.server.port, group.ports)
+        group = replace(group, ports={*group.ports, *ports})
+    yield from group.entries()
+
+
 async def provision_network(switch: fy.Switch, forward: Forward, local: Local) -> None:
     """Install on an empty switch what every job shares."""
     await write(switch, network_entities(switch.p4info, forward, local))
@@ -131,7 +149,8 @@ async def provision_job(switch: fy.Switch, membership: Membership, program: Prog
     """Install a job; its own entry last, so that no packet counts before all of it stands."""
     membership.check(program.layout)
     await write(switch, job_entities(switch.p4info, membership, program.layout.lanes))
-    await write(switch, [*membership.group_entries(), membership.job_entry()])
+    group = group_entities(switch.p4info, membership.multicast())
+    await write(switch, [*group, membership.job_entry()])
 
 
 async def read_all_reasons(switch: fy.Switch) -> dict[tuple[int, str], int]:

@@ -191,10 +191,10 @@ class Membership:
             yield self._member(rank, worker, action)
         yield self._member(SERVER_RANK, self.server, fy.Action("LibraIngress.membership.server"))
 
-    def group_entries(self) -> Iterator[Entity]:
+    def multicast(self) -> Group:
         """Of a switch at which all workers hang, or through which all are reached."""
         ports = [worker.port for worker in self.workers]
-        return Group(self.group, self.group_id, self.server, ports).entries()
+        return Group(self.group, self.group_id, self.server, ports)
 
     def _member(self, rank: int, host: Attachment, action: fy.P4TableAction) -> Entity:
         return fy.P4TableEntry(

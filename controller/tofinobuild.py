@@ -107,7 +107,7 @@ def main() -> int:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="LANES, EGRESS_LANES or PIECE_BITS",
+        help="LANES or EGRESS_LANES",
     )
     options = parser.parse_args()
     try:

@@ -77,8 +77,8 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
         default_action = NoAction();
     }
 
-    /* Where the rows of a job are read: the recirculation port of its workers' pipe, and the
-     * group that copies a DRAIN there. */
+    /* Where the rows of a job are read: the recirculation port of the first pipe that has workers,
+     * and the group that copies a DRAIN there. */
     action lap_at(port_t port, bit<16> group) {
         ig_tm_md.ucast_egress_port = port;
         ig_tm_md.mcast_grp_a = group;
@@ -89,9 +89,30 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
         size = JOBS;
         default_action = NoAction();
     }
-    action lap_again() {
+    action read_low() {
+        hdr.bridge.act = ACT_READ_HIGH;
         ig_tm_md.ucast_egress_port = ig_intr_md.ingress_port;
-        hdr.lap.lap = hdr.lap.lap + 1;
+        hdr.lap.next = NEXT_LOW;
+    }
+    action read_in(port_t port) {
+        hdr.bridge.act = ACT_READ_LOW;
+        ig_tm_md.ucast_egress_port = port;
+        hdr.lap.next = NEXT_PIPE;
+    }
+    action send() {
+        hdr.bridge.act = ACT_READ_LOW;
+        ig_tm_md.ucast_egress_port = ig_intr_md.ingress_port;
+        hdr.lap.next = NEXT_SEND;
+    }
+    /* The other pipes that have workers of a job, each behind the one before. */
+    table pipes {
+        key = {
+            md.job_slot: exact;
+            ig_intr_md.ingress_port: exact @name("standard_metadata.ingress_port");
+        }
+        actions = { read_in; send; }
+        size = 4 * JOBS;
+        default_action = send();
     }
 
     action refuse(reason_t reason) {
@@ -222,7 +243,7 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
                     md.bad_drain = 1;
                 }
             } else if (md.kind == KIND_LAP) {
-                if (md.lap == LAP_HIGH) {
+                if (hdr.lap.next == NEXT_FIRST) {
                     clear_cells();
                 } else if (md.lap == LAP_LOW) {
                     touched.apply(hdr);
@@ -261,11 +282,11 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
                 hdr.bridge.act = ACT_DRAIN;
                 laps.apply();
             } else if (md.lap == LAP_HIGH) {
-                hdr.bridge.act = ACT_READ_HIGH;
-                lap_again();
+                read_low();
             } else if (md.lap == LAP_LOW) {
-                hdr.bridge.act = ACT_READ_LOW;
-                lap_again();
+                pipes.apply();
+            } else if (md.kind == KIND_UPDATE && md.recirculated == 1) {
+                ig_dprsr_md.drop_ctl = 1;
             } else {
                 if (md.lap == LAP_SEND) {
                     drained();

@@ -153,4 +153,4 @@ def test_the_inventory_of_the_deployment_guide(tmp_path: Path) -> None:
     inventory = Inventory.load(path)
     assert [host.port for host in inventory.hosts] == [128, 136, 144]
     target = find_target(inventory.switch("tofino1").target)
-    target.check_workers(1, [host.port for host in inventory.hosts[1:]])
+    target.check_job(1, len(inventory.hosts) - 1)

@@ -106,7 +106,7 @@ def test_the_exponent_of_finished_sums(fraction_bits: int) -> None:
 
 def test_the_group_of_updates() -> None:
     """It reaches every worker's port, and only the server at its own port may send to it."""
-    group, entry = MEMBERSHIP.group_entries()
+    group, entry = MEMBERSHIP.multicast().entries()
     assert isinstance(group, fy.P4MulticastGroupEntry)
     assert (group.multicast_group_id, tuple(group.replicas)) == (1, (2, 3, 4))
     match, action, arguments = fields(entry)

@@ -159,14 +159,6 @@ def test_a_path_leads_nowhere_else(tmp_path: Path) -> None:
         TofinoProgram.read(folder, "tofino", NARROW)
 
 
-def test_workers_of_a_job_share_a_pipe() -> None:
-    """Cells of one pipe are not seen from another: the error names ports and pipes."""
-    STRATUM.check_workers(1, [128, 136, 191])
-    with pytest.raises(BadInput, match=r"device ports 0, 128 are in pipes 0, 1"):
-        STRATUM.check_workers(1, [0, 128])
-    SOFT.check_workers(1, [1, 128])
-
-
 @pytest.mark.parametrize("target", list(TARGETS.values()), ids=list(TARGETS))
 def test_jobs_and_workers_that_fit(target: object) -> None:
     """The program of a target has so many slots and ranks."""
@@ -174,8 +166,8 @@ def test_jobs_and_workers_that_fit(target: object) -> None:
     allowed = target.capabilities
     for slot, workers in ((0, 1), (allowed.slots, 1), (1, 0), (1, allowed.workers + 1)):
         with pytest.raises(BadInput, match="allows 1 to"):
-            target.check_workers(slot, [1] * workers)
-    target.check_workers(allowed.slots - 1, [1] * allowed.workers)
+            target.check_job(slot, workers)
+    target.check_job(allowed.slots - 1, allowed.workers)
 
 
 def test_a_mixed_rack_is_refused(program: TofinoProgram) -> None:

@@ -138,14 +138,14 @@ def test_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         'while [ "$1" != -o ]; do echo "$1" >> "$(dirname "$0")/arguments"; shift; done\n'
         f'cp -r "{made}"/. "$2"',
     )
-    record = tofinobuild.compile_tofino(["LANES=8", "PIECE_BITS=4"], tmp_path / "build")
+    record = tofinobuild.compile_tofino(["LANES=8", "EGRESS_LANES=4"], tmp_path / "build")
     assert json.loads((tmp_path / "build" / "tofino.json").read_text()) == record
     assert record["compiler"] == "9.13.4"
     assert record["sources_sha256"] == sources_sha256("libra_tna.p4")
     assert (record["lanes"], record["layout"]["lanes"], record["stages_ingress"]) == (8, 8, 5)
     arguments = (tmp_path / "arguments").read_text().split()
     assert arguments[:6] == ["--std", "p4-16", "--target", "tofino", "--arch", "tna"]
-    assert arguments[-2:] == ["-DLANES=8", "-DPIECE_BITS=4"]
+    assert arguments[-2:] == ["-DLANES=8", "-DEGRESS_LANES=4"]
     program = TofinoProgram.load("tofino", tmp_path / "build")
     assert (program.p4_name, program.layout.lanes) == ("libra_tna", 8)
 

@@ -8,7 +8,7 @@ from controller.daemon.job_keeper import JobKeeper
 from controller.daemon.job_record import JobRecord, Taken
 from controller.daemon.mirror import Mirror, Part
 from controller.inventory import Inventory
-from controller.provision import job_entities, network_entities
+from controller.provision import group_entities, job_entities, network_entities
 from controller.tables import Forward, Group, Local, Membership
 from controller.targets import Program, find_target
 
@@ -40,7 +40,8 @@ class SwitchWanted:
         if not ports:
             return Part({})
         server = self._at[record.server]
-        return mirror.part(Group(record.group, record.group_id, server, ports).entries())
+        group = Group(record.group, record.group_id, server, ports)
+        return mirror.part(group_entities(mirror.p4info, group))
 
     def group_ports(self, record: JobRecord) -> set[int]:
         """Where UPDATEs of a job leave this switch; none if they do not pass it."""
@@ -79,6 +80,5 @@ class SwitchWanted:
             group_id=record.group_id,
         )
         membership.check(self._program.layout)
-        ports = [worker.port for worker in membership.workers]
-        find_target(self._spec.target).check_workers(record.slot, ports)
+        find_target(self._spec.target).check_job(record.slot, len(record.workers))
         return membership

@@ -74,15 +74,10 @@ class Target(ABC):
     def check_ports(self, ports: Iterable[int]) -> None:
         """Raise `BadInput`, with what is allowed, unless hosts can hang at all of `ports`."""
 
-    @abstractmethod
-    def check_workers(self, slot: int, ports: Iterable[int]) -> None:
-        """Raise `BadInput`, with what is allowed, unless one job can have workers at `ports`."""
-
-
-def within_capabilities(target: Target, slot: int, workers: int) -> None:
-    """Raise `BadInput` if a job does not fit into the tables of a target's program."""
-    allowed = target.capabilities
-    if not 0 < slot < allowed.slots:
-        raise BadInput(f"job slot {slot}: {target.name} allows 1 to {allowed.slots - 1}")
-    if not 0 < workers <= allowed.workers:
-        raise BadInput(f"{workers} workers: {target.name} allows 1 to {allowed.workers}")
+    def check_job(self, slot: int, workers: int) -> None:
+        """Raise `BadInput`, with what is allowed, for a job that does not fit into the tables."""
+        allowed = self.capabilities
+        if not 0 < slot < allowed.slots:
+            raise BadInput(f"job slot {slot}: {self.name} allows 1 to {allowed.slots - 1}")
+        if not 0 < workers <= allowed.workers:
+            raise BadInput(f"{workers} workers: {self.name} allows 1 to {allowed.workers}")

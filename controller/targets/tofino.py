@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from controller.targets import device_config_pb2 as pb
-from controller.targets.base import Capabilities, Program, Target, within_capabilities
-from controller.targets.ports import check_front_panel, pipe_of
+from controller.targets.base import Capabilities, Program, Target
+from controller.targets.ports import check_front_panel
 from controller.targets.tofino_output import TofinoProgram
 from host_stack.errors import BadInput
 from host_stack.wire import DrainFormat
@@ -60,17 +60,6 @@ class Tofino(Target):
         """Hosts hang at the front panel."""
         for port in ports:
             check_front_panel(port)
-
-    def check_workers(self, slot: int, ports: Iterable[int]) -> None:
-        """Cells are those of a pipe: workers in different pipes would never meet."""
-        at = list(ports)
-        within_capabilities(self, slot, len(at))
-        if len(pipes := sorted({pipe_of(port) for port in at})) > 1:
-            raise BadInput(
-                f"workers at device ports {', '.join(map(str, at))} are in pipes "
-                f"{', '.join(map(str, pipes))}: a Tofino sums within one pipe; connect the workers "
-                "of a job to ports of the same pipe, or let the server sum this job"
-            )
 
 
 class Stratum(Tofino):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from controller.artifacts import Artifact
-from controller.targets.base import Capabilities, Program, Target, within_capabilities
+from controller.targets.base import Capabilities, Program, Target
 from host_stack.errors import BadInput
 from host_stack.layout import MAX_WORKERS
 from host_stack.wire import DrainFormat
@@ -52,10 +52,6 @@ class V1Model(Target):
         for port in ports:
             if not 0 < port <= MAX_PORT:
                 raise BadInput(f"port {port}: {self.name} allows 1 to {MAX_PORT}")
-
-    def check_workers(self, slot: int, ports: Iterable[int]) -> None:
-        """All ports see the same registers."""
-        within_capabilities(self, slot, len(list(ports)))
 
 
 SOFT = V1Model("soft", "embedded switch of this project")

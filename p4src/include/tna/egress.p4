@@ -104,10 +104,8 @@ control LibraEgress(inout egress_headers_t hdr, inout egress_metadata_t md,
     action begin_laps() {
         hdr.libra.op = OP_LAP;
         hdr.lap.setValid();
-        hdr.lap.lap = 0;
+        hdr.lap.next = NEXT_FIRST;
         hdr.lap.row = hdr.drain.row;
-        hdr.lap.used = 0;
-        hdr.lap.bytes = 0;
         hdr.drain.setInvalid();
     }
     /* The copy of a DRAIN asks for the next row. */

@@ -30,8 +30,8 @@ const act_t ACT_READ_LOW = 6;
 /* What the lanes do with a packet; a row is read on laps. */
 typedef bit<8> lap_t;
 const lap_t LAP_NONE = 0;
-const lap_t LAP_HIGH = 1;              /* read d1, and mark the cells that were touched */
-const lap_t LAP_LOW = 2;               /* read d0 */
+const lap_t LAP_HIGH = 1;              /* add up d1, and mark the cells that were touched */
+const lap_t LAP_LOW = 2;               /* add up d0 */
 const lap_t LAP_SEND = 3;              /* leave out what was not touched, and answer */
 
 /* `lane`: sign, escape, shift (include/step_align.p4). `index`: of the cell. */
@@ -50,9 +50,15 @@ header bridge_h {
     EACH_EGRESS_LANE(LANE_PLACE)
 }
 
-/* A row on its laps; `lap` counts them. */
+/* A row on its laps, in the first pipe that has workers: digits of the other pipes are added to what
+ * was read there. */
+const bit<8> NEXT_FIRST = 0;           /* LAP_HIGH; no cells in the packet */
+const bit<8> NEXT_LOW = 1;             /* LAP_LOW */
+const bit<8> NEXT_SEND = 2;            /* LAP_SEND */
+const bit<8> NEXT_PIPE = 3;            /* LAP_HIGH in another pipe */
+
 header lap_h {
-    bit<8>   lap;
+    bit<8>   next;                     /* lap */
     bit<16>  row;
     bitmap_t used;
     bit<16>  bytes;                    /* of the cells that were touched */

@@ -128,27 +128,31 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         packet.extract(hdr.lap);
         md.kind = KIND_LAP;
         EACH_LANE(LAP_INDEX)
-        transition select(hdr.lap.lap) {
-            0: first_lap;
-            1: second_lap;
-            2: third_lap;
+        transition select(hdr.lap.next) {
+            NEXT_FIRST: first_lap;
+            NEXT_LOW: low_lap;
+            NEXT_PIPE: next_pipe;
+            NEXT_SEND: send_lap;
             default: accept;
         }
     }
-    /* The row's cells are not in the packet yet. */
     state first_lap {
         md.lap = LAP_HIGH;
         transition accept;
     }
-    state second_lap {
+    state low_lap {
         md.lap = LAP_LOW;
+        transition parse_lanes;
+    }
+    state next_pipe {
+        md.lap = LAP_HIGH;
         transition parse_lanes;
     }
     state parse_lanes {
         EACH_LANE(EXTRACT_LANE)
         transition accept;
     }
-    state third_lap {
+    state send_lap {
         md.lap = LAP_SEND;
         transition send0;
     }

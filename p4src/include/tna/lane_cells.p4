@@ -46,7 +46,7 @@ struct digit_t {
         subtract_from_cell.execute(index); \
     } \
     action read() { \
-        digit = read_cell.execute(index); \
+        digit = digit + read_cell.execute(index); \
     }
 
 /* As the table `digits` of a lane is asked: which lap, whether the packet is to be added, whether
@@ -92,7 +92,7 @@ control LowDigit(in lap_t lap, in bit<1> fresh, in bit<1> used, in bit<1> sign, 
         }
     };
     action mark() {
-        touched = mark_cell.execute(index);
+        touched = touched | mark_cell.execute(index);
     }
     table digits {
         key = {

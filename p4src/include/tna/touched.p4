@@ -1,13 +1,19 @@
-/* Of a row on its second lap: the bitmap of the cells that were touched, and their bytes, four
- * lanes at a time. */
+/* Of a row whose cells are marked: the bitmap of those that were touched, and their bytes, four
+ * lanes at a time; the first four begin anew. */
 #ifndef LIBRA_TNA_TOUCHED_P4
 #define LIBRA_TNA_TOUCHED_P4
 
-#define TOUCHED(name, first, a, b, c, d) \
+#define BEGIN(name) \
+    action add_##name(bitmap_t used, bit<16> bytes) { \
+        hdr.lap.used = used; \
+        hdr.lap.bytes = bytes; \
+    }
+#define GO_ON(name) \
     action add_##name(bitmap_t used, bit<16> bytes) { \
         hdr.lap.used = hdr.lap.used | used; \
         hdr.lap.bytes = hdr.lap.bytes + bytes; \
-    } \
+    }
+#define TOUCHED(name, first, a, b, c, d) \
     table name { \
         key = { \
             hdr.mark##a.touched[0:0]: exact; \
@@ -38,9 +44,13 @@
     }
 
 control Touched(inout ingress_headers_t hdr) {
+    BEGIN(touched0)
+    GO_ON(touched1)
     TOUCHED(touched0, 0, 0, 1, 2, 3)
     TOUCHED(touched1, 4, 4, 5, 6, 7)
 #if LANES == 16
+    GO_ON(touched2)
+    GO_ON(touched3)
     TOUCHED(touched2, 8, 8, 9, 10, 11)
     TOUCHED(touched3, 12, 12, 13, 14, 15)
 #endif

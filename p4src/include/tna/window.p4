@@ -56,8 +56,8 @@ control Open(inout ingress_metadata_t md) {
 }
 
 struct seen_t {
-    tag_t epoch;
-    seq_t seq;
+    tag_t   epoch;
+    int<32> seq;                       /* signed, for a difference is compared to 0 */
 }
 
 /* seen[worker][seq mod W] holds (epoch, seq): a packet counts if it is newer. */
@@ -67,8 +67,8 @@ control Window(in seq_t seq, inout ingress_metadata_t md) {
     RegisterAction<seen_t, bit<16>, bit<1>>(seen) see = {
         void apply(inout seen_t value, out bit<1> fresh) {
             fresh = 0;
-            if (value.epoch != md.first_tag || (int<32>)(seq - value.seq) > 0) {
-                value.seq = seq;
+            if (value.epoch != md.first_tag || (int<32>)seq - value.seq > 0) {
+                value.seq = (int<32>)seq;
                 fresh = 1;
             }
             value.epoch = md.first_tag;
