@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from mininet_topos.errors import BadTopology
-from planner.topology.fabrics import Direct
+from planner.topology.direct import Direct
 from planner.topology.finder import AllReduceDemand
 from planner.topology.plan_file import PlanFile
 from planner.topology.routing import coin_change_path

@@ -14,7 +14,7 @@ from typing import Any
 from mininet_topos.direct_routes import Routing
 from mininet_topos.errors import BadTopology
 from mininet_topos.shaping import FRAME_BYTES, MTU_BYTES
-from planner.topology.fabrics import Direct
+from planner.topology.direct import Direct
 from planner.topology.finder import AllReduceDemand
 from planner.topology.fluid import simulate
 from planner.topology.plan_file import PlanFile

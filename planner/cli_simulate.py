@@ -16,7 +16,7 @@ from planner.description import ASSUMED_DEVICE, JobDescription
 from planner.errors import PlanError
 from planner.models import KNOWN
 from planner.topology.baselines import FABRICS, Setting, make_fabric
-from planner.topology.fabrics import PATHS
+from planner.topology.direct import PATHS
 from planner.topology.fluid import simulate
 from planner.topology.iteration import iteration_graph
 from planner.topology.operators import workload_of

@@ -21,7 +21,7 @@ from planner.description import ASSUMED_DEVICE
 from planner.errors import PlanError
 from planner.models import KNOWN
 from planner.topology.alternate import JUDGES, Alternation, Plan, PlanOptions, Show
-from planner.topology.fabrics import PATHS
+from planner.topology.direct import PATHS
 from planner.topology.finder import Demand, FinderOptions, find_topology
 from planner.topology.iteration import iteration_graph
 from planner.topology.matching import DISCOUNTS

@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from planner.errors import PlanError
-from planner.topology.fabrics import (
-    Direct,
-    Fabric,
-    Oversubscribed,
-    Switched,
-    expander,
-    link_loads,
-)
+from planner.topology.direct import Direct, expander
+from planner.topology.fabrics import Fabric, Oversubscribed, Switched, link_loads
 from planner.topology.finder import AllReduceDemand, Demand, FinderOptions, find_topology
 from planner.topology.fluid import simulate
 from planner.topology.maxmin import Uses, max_min_rates

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import PlanError
-from planner.topology.alternate import Alternation, PlanOptions, judge_of
+from planner.topology.alternate import Alternation, PlanOptions, Timings, judge_of
 from planner.topology.fabrics import Switched
 from planner.topology.finder import FinderOptions
 from planner.topology.operators import Operator, Workload
@@ -31,7 +31,7 @@ TINY = Workload(
 
 def test_the_best_of_all_is_found() -> None:
     """Two servers and three operators: 27 strategies, tried one by one."""
-    cost = judge_of(None, TINY, Switched(2, RATE_BPS))
+    cost = judge_of(None, Timings(TINY), Switched(2, RATE_BPS))
     every = [Strategy(each) for each in product([(0,), (1,), (0, 1)], repeat=3)]
     best = min(cost(strategy) for strategy in every)
     search = Search(TINY, SearchOptions(budget=150), data_parallel(TINY))
@@ -41,7 +41,7 @@ def test_the_best_of_all_is_found() -> None:
 def test_a_seed_gives_one_search() -> None:
     """The same seed the same way, another seed another one."""
     made = workload("dlrm")
-    cost = judge_of("estimate", made, Switched(8, RATE_BPS))
+    cost = judge_of("estimate", Timings(made), Switched(8, RATE_BPS))
     ways = []
     for seed in (1, 1, 2):
         search = Search(made, SearchOptions(budget=60, seed=seed), embeddings_apart(made))
@@ -53,7 +53,7 @@ def test_a_seed_gives_one_search() -> None:
 def test_a_search_never_ends_worse_than_it_began() -> None:
     """Even when it accepts everything."""
     made = workload("ncf")
-    cost = judge_of("estimate", made, Switched(8, RATE_BPS))
+    cost = judge_of("estimate", Timings(made), Switched(8, RATE_BPS))
     begun = embeddings_apart(made)
     search = Search(made, SearchOptions(budget=50, alpha_per_ms=0.0), begun)
     assert cost(search.run(cost)) <= cost(begun)

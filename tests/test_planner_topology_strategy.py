@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from mininet_topos.json_node import JsonNode
 from planner.errors import PlanError
+from planner.topology.direct import Direct
 from planner.topology.estimate import Estimator
-from planner.topology.fabrics import Direct, Switched
+from planner.topology.fabrics import Switched
 from planner.topology.finder import AllReduceDemand, FinderOptions, find_topology
 from planner.topology.fluid import simulate
 from planner.topology.iteration import iteration_graph

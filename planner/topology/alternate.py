@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 from host_stack.jsonfile import read_json_object
 from mininet_topos.json_node import JsonNode
 from planner.errors import PlanError
+from planner.topology.direct import PATHS, Direct
 from planner.topology.estimate import Estimator
-from planner.topology.fabrics import PATHS, Direct, Fabric
+from planner.topology.fabrics import Fabric
 from planner.topology.finder import FinderOptions, find_topology
-from planner.topology.fluid import simulate
+from planner.topology.fluid import prepare
 from planner.topology.iteration import iteration_graph
 from planner.topology.operators import Workload
 from planner.topology.search import Cost, Search, SearchOptions
@@ -92,18 +94,31 @@ class Plan:
     history_ms: tuple[float, ...]
 
 
-def timed(workload: Workload, fabric: Fabric, strategy: Strategy) -> float:
-    """Simulate an iteration, ms; flows that end within `COARSE` of the computing end together."""
-    graph = iteration_graph(workload, strategy)
-    return simulate(graph, fabric, resolution_ms=COARSE * graph.compute_ms()).iteration_ms
+class Timings:
+    """Simulated iterations of one workload; each is simulated once.
+
+    Flows that end within `COARSE` of the least that the iteration can take end together.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self._took_ms: dict[tuple[Fabric, Strategy], float] = {}
+
+    def __call__(self, fabric: Fabric, strategy: Strategy) -> float:
+        """Milliseconds of an iteration."""
+        key = (fabric, strategy)
+        if key not in self._took_ms:
+            run = prepare(iteration_graph(self.workload, strategy), fabric)
+            self._took_ms[key] = run.to_end(COARSE * run.least_ms).iteration_ms
+        return self._took_ms[key]
 
 
-def judge_of(name: str | None, workload: Workload, fabric: Fabric) -> Cost:
+def judge_of(name: str | None, timings: Timings, fabric: Fabric) -> Cost:
     """How a search times proposals on a fabric."""
-    simulated = workload.servers <= SIMULATED_SERVERS
+    simulated = timings.workload.servers <= SIMULATED_SERVERS
     if name == "simulate" or (name is None and simulated):
-        return lambda strategy: timed(workload, fabric, strategy)
-    return Estimator(workload, fabric)
+        return partial(timings, fabric)
+    return Estimator(timings.workload, fabric)
 
 
 @dataclass(frozen=True)
@@ -146,6 +161,8 @@ class Alternation:
         self._show = show
         self._history: list[float] = []
         self._search: Search | None = None
+        self._timings = Timings(workload)
+        self._fabrics: dict[Topology, Direct] = {}
 
     def run(self) -> Plan:
         """Optimise to the end; raises PlanError when no strategy to start from fits."""
@@ -171,9 +188,8 @@ class Alternation:
             self._show(f"round {number}", steps, min(best.took_ms, best_ms))
             self._save(best)
 
-        found = search.run(judge_of(self._options.judge, self._workload, fabric), watch)
-        took_ms = timed(self._workload, fabric, found)
-        stayed = Candidate(found, best.topology, took_ms)
+        found = search.run(judge_of(self._options.judge, self._timings, fabric), watch)
+        stayed = Candidate(found, best.topology, self._timings(fabric, found))
         best = min(best, stayed, self._fit(found), key=lambda each: each.took_ms)
         self._history.append(best.took_ms)
         return best
@@ -182,11 +198,14 @@ class Alternation:
         """The strategy on the topology that its own traffic asks for."""
         demand = iteration_graph(self._workload, strategy).demand
         topology = find_topology(demand, self._options.finder)
-        took_ms = timed(self._workload, self._fabric(topology), strategy)
+        took_ms = self._timings(self._fabric(topology), strategy)
         return Candidate(strategy, topology, took_ms)
 
     def _fabric(self, topology: Topology) -> Direct:
-        return Direct(topology, self._rate_bps, paths=self._options.paths)
+        if topology not in self._fabrics:
+            made = Direct(topology, self._rate_bps, paths=self._options.paths)
+            self._fabrics[topology] = made
+        return self._fabrics[topology]
 
     def _begin(self) -> Candidate:
         """Where the state file left off, or the best strategy to start from."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from planner.errors import PlanError
 from planner.topology.cost import COSTS, Prices, equal_cost_bps
-from planner.topology.fabrics import PATHS, Direct, Fabric, Oversubscribed, Switched, expander
+from planner.topology.direct import PATHS, Direct, expander
+from planner.topology.fabrics import Fabric, Oversubscribed, Switched
 from planner.topology.finder import Demand, FinderOptions, find_topology
 from planner.topology.reconfigurable import Reconfigurable
 

@@ -77,6 +77,6 @@ class Estimator:
         if placement not in self._ring_loads:
             loads = np.zeros(len(self._fabric.capacity))
             for flow in self._fabric.flows(AllReduceDemand(placement, 1.0)):
-                loads[flow.links] += flow.size_bytes * flow.shares
+                loads[flow.way.links] += flow.size_bytes * flow.way.shares
             self._ring_loads[placement] = loads
         return self._ring_loads[placement]

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import PlanError
-from planner.topology.fabrics import Fabric
-from planner.topology.maxmin import Floats, Ints, Uses, max_min_rates
+from planner.topology.fabrics import Fabric, Way
+from planner.topology.maxmin import EXACT, Floats, Ints, Uses, max_min_rates
 from planner.topology.taskgraph import TaskGraph, runs
 
 COARSE_SLACK = 0.02
@@ -43,11 +43,11 @@ class Outcome:
 
 
 @runtime_checkable
-class Simulating(Protocol):
-    """A network that changes while an iteration runs, and so runs it itself."""
+class Changing(Protocol):
+    """A network that changes while an iteration runs, and so has a way of its own to run it."""
 
-    def simulate(self, graph: TaskGraph, resolution_ms: float) -> Outcome:
-        """Run a task graph, as `simulate` does."""
+    def prepare(self, graph: TaskGraph) -> Run:
+        """Get ready to run a task graph, as `prepare` does."""
         ...
 
 
@@ -65,22 +65,25 @@ def simulate(graph: TaskGraph, fabric: Fabric, *, resolution_ms: float = 0.0) ->
         PlanError: the fabric has other servers, or leaves a flow without any rate for ever.
 
     """
+    return prepare(graph, fabric).to_end(resolution_ms)
+
+
+def prepare(graph: TaskGraph, fabric: Fabric) -> Run:
+    """Get ready to run a task graph; raises PlanError when the fabric has other servers."""
     if fabric.servers != graph.servers:
         raise PlanError(
             f"a task graph of {graph.servers} servers on a network of {fabric.servers}: they "
             "must be as many"
         )
-    if isinstance(fabric, Simulating):
-        return fabric.simulate(graph, resolution_ms)
-    return Run(graph, fabric, resolution_ms).to_end()
+    return fabric.prepare(graph) if isinstance(fabric, Changing) else Run(graph, fabric)
 
 
 class Run:
-    """The state of a simulation; arrays by task (t), by device (g) and by flow (f)."""
+    """The state of a simulation; arrays by task (t), device (g), flow (f) and way (w)."""
 
-    def __init__(self, graph: TaskGraph, fabric: Fabric, resolution_ms: float) -> None:
+    def __init__(self, graph: TaskGraph, fabric: Fabric) -> None:
         self.graph = graph
-        self.resolution_ms = resolution_ms
+        self.resolution_ms = 0.0
         self.capacity = fabric.capacity
         tasks = len(graph.runtime_ms)
         self.now = 0.0
@@ -103,16 +106,19 @@ class Run:
         self.flow_first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self.flow_task = np.repeat(self.graph.sent_by, counts)
         flat = [flow for each in flows for flow in each]
-        lengths = [len(flow.links) for flow in flat]
+        ways: dict[Way, int] = {}
+        self.way = np.array([ways.setdefault(flow.way, len(ways)) for flow in flat], np.int64)
+        lengths = np.array([len(way.links) for way in ways], np.int64)
         self.uses = Uses(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            np.concatenate([flow.links for flow in flat]) if flat else np.zeros(0, np.int64),
-            np.concatenate([flow.shares for flow in flat]) if flat else np.zeros(0),
+            np.concatenate([[0], np.cumsum(lengths)]),
+            np.concatenate([np.zeros(0, np.int64), *(way.links for way in ways)]),
+            np.concatenate([np.zeros(0), *(way.shares for way in ways)]),
         )
-        self.left = np.array([flow.size_bytes for flow in flat])
+        self.left = np.array([flow.size_bytes for flow in flat], np.float64)
+        of_way = np.bincount(self.way, self.left, minlength=len(ways))
         self.link_bytes: Floats = np.bincount(
             self.uses.link,
-            self.uses.share * np.repeat(self.left, lengths),
+            self.uses.share * np.repeat(of_way, lengths),
             minlength=len(self.capacity),
         ).astype(np.float64)
         self.flows_left = np.zeros(len(self.waits), dtype=np.int64)
@@ -124,8 +130,14 @@ class Run:
         self.alarm = np.inf
         """When rates change without a flow or a task that ends."""
 
-    def to_end(self) -> Outcome:
-        """Run all tasks."""
+    @property
+    def least_ms(self) -> float:
+        """What the iteration takes at least: the busiest device's or the busiest link's time."""
+        return max(self.graph.compute_ms(), float((self.link_bytes / self.capacity).max()))
+
+    def to_end(self, resolution_ms: float = 0.0) -> Outcome:
+        """Run all tasks; see `simulate`."""
+        self.resolution_ms = resolution_ms
         self._begin(np.flatnonzero(self.waits == 0))
         while len(self.timed) or len(self.active):
             self._advance()
@@ -183,10 +195,19 @@ class Run:
         """Find the rates of the active flows, if they are to be other ones than before."""
         due = self.rise and self.now >= self.shared_at + self.resolution_ms
         if self.changed or due:
-            slack = {"slack": COARSE_SLACK} if self.resolution_ms else {}
-            self.rates = max_min_rates(self.uses.of(self.active), self.capacity, **slack)
+            self.rates = self.fair_rates(self.uses, self.capacity)
             self.changed = self.rise = False
             self.shared_at = self.now
+
+    def fair_rates(self, uses: Uses, capacity: Floats) -> Floats:
+        """The rates of the active flows, given what each way uses; 0 for ways without links."""
+        mine = self.way[self.active]
+        counts = np.bincount(mine, minlength=len(uses.first) - 1)
+        used = np.flatnonzero((counts > 0) & (np.diff(uses.first) > 0))
+        rates = np.zeros(len(counts))
+        slack = COARSE_SLACK if self.resolution_ms else EXACT
+        rates[used] = max_min_rates(uses.of(used, counts[used]), capacity, slack=slack)
+        return rates[mine]
 
     def _finish(self, tasks: Ints) -> None:
         """End tasks and begin what waited for them."""

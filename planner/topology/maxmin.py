@@ -15,7 +15,7 @@ from planner.topology.taskgraph import runs
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-_EXACT = 1e-9
+EXACT = 1e-9
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Uses:
     link: Ints
     share: Floats
 
-    def of(self, flows: Ints) -> Uses:
-        """The uses of some flows, in their order."""
+    def of(self, flows: Ints, counts: Ints) -> Uses:
+        """The uses of some flows, in their order, each standing for `counts` that are alike."""
         where = runs(self.first[flows], self.first[flows + 1])
         lengths = self.first[flows + 1] - self.first[flows]
         first = np.concatenate([[0], np.cumsum(lengths)])
-        return Uses(first, self.link[where], self.share[where])
+        return Uses(first, self.link[where], self.share[where] * np.repeat(counts, lengths))
 
 
-def max_min_rates(uses: Uses, capacity: Floats, *, slack: float = _EXACT) -> Floats:
+def max_min_rates(uses: Uses, capacity: Floats, *, slack: float = EXACT) -> Floats:
     """Rates of all flows: float64, (f,), in the capacities' unit.
 
     A link is settled as soon as none of its flows could be held back elsewhere, many links at

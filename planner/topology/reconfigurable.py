@@ -13,16 +13,15 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-import networkx as nx
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from planner.topology.fabrics import BITS_PER_BYTE_MS, Flow, needs_no_network
-from planner.topology.fluid import COARSE_SLACK, Outcome, Run
+from planner.topology.fabrics import BITS_PER_BYTE_MS, Flow, Ways, needs_no_network
+from planner.topology.fluid import Run
 from planner.topology.loads import ring_bytes
 from planner.topology.matching import DISCOUNTS
-from planner.topology.maxmin import Floats, Ints, Uses, max_min_rates
-from planner.topology.routing import ShortestPaths
+from planner.topology.maxmin import Floats, Uses
+from planner.topology.routing import FewestHops
 from planner.topology.taskgraph import Message, TaskGraph, Transfer
 
 
@@ -59,6 +58,7 @@ class Reconfigurable:
         self.switching_ms = switching_ms
         self.forwarding = forwarding
         self.capacity: Floats = np.full(servers * servers, degree * self.circuit)
+        self._ways = Ways()
 
     def flows(self, message: Message) -> list[Flow]:
         """One flow for a transfer, one for each hop of a ring."""
@@ -66,20 +66,20 @@ class Reconfigurable:
             return []
         if isinstance(message, Transfer):
             pair = message.source * self.servers + message.to
-            return [Flow.over(message.size_bytes, [pair])]
+            return [Flow(message.size_bytes, self._ways.over((pair,)))]
         members = sorted(message.members)
         size = ring_bytes(message.size_bytes, len(members))
         hops = pairwise([*members, members[0]])
-        return [Flow.over(size, [a * self.servers + b]) for a, b in hops]
+        return [Flow(size, self._ways.over((a * self.servers + b,))) for a, b in hops]
 
     def transfer_loads(self, matrix: Floats) -> Floats:
         """Bytes between servers, as if every pair had circuits."""
         apart: Floats = (matrix - np.diag(np.diag(matrix))).ravel()
         return apart
 
-    def simulate(self, graph: TaskGraph, resolution_ms: float) -> Outcome:
-        """Run a task graph with circuits that follow its demand."""
-        return _Rewired(graph, self, resolution_ms).to_end()
+    def prepare(self, graph: TaskGraph) -> Run:
+        """Get ready to run a task graph with circuits that follow its demand."""
+        return _Rewired(graph, self)
 
     def circuits(self, waiting: Floats) -> Counter[tuple[int, int]]:
         """Circuits for the bytes that wait between servers, float64, (n, n)."""
@@ -99,20 +99,27 @@ class Reconfigurable:
 class _Rewired(Run):
     """A run whose circuits are chosen anew from time to time."""
 
-    def __init__(self, graph: TaskGraph, fabric: Reconfigurable, resolution_ms: float) -> None:
-        super().__init__(graph, fabric, resolution_ms)
+    def __init__(self, graph: TaskGraph, fabric: Reconfigurable) -> None:
+        super().__init__(graph, fabric)
         self._fabric = fabric
-        self._pair = self.uses.link  # one use a flow
+        self._pair = self.uses.link  # of each way, which is one pair
         self._circuits: Counter[tuple[int, int]] = Counter()
         self._dark_until = 0.0
         self._looked_at = -np.inf
-        self._paths: ShortestPaths | None = None
         self._parallel = np.zeros(fabric.servers**2)
-        self._ways: dict[int, Ints] = {}
+        self._routes = self.uses
+
+    @property
+    def least_ms(self) -> float:
+        """As of any network; a server's circuits carry all that it sends."""
+        sent = self.link_bytes.reshape(self._fabric.servers, -1).sum(axis=1)
+        busiest = float(sent.max()) / (self._fabric.degree * self._fabric.circuit)
+        return max(self.graph.compute_ms(), busiest)
 
     def _share(self) -> None:
         """Rewire when it is time to, and find rates over the circuits that there are."""
-        if not (self.changed or self.rise or self.now >= self.alarm):
+        due = self.rise and self.now >= self.shared_at + self.resolution_ms
+        if not (self.changed or due or self.now >= self.alarm):
             return
         waits = len(self.active) > 0
         if waits and self.now >= self._looked_at + self._fabric.refresh_ms - 1e-9:
@@ -128,7 +135,7 @@ class _Rewired(Run):
     def _rewire(self) -> None:
         servers = self._fabric.servers
         waiting = np.bincount(
-            self._pair[self.active], self.left[self.active], minlength=servers * servers
+            self._pair[self.way[self.active]], self.left[self.active], minlength=servers**2
         ).astype(np.float64)
         circuits = self._fabric.circuits(waiting.reshape(servers, servers))
         self._looked_at = self.now
@@ -138,31 +145,23 @@ class _Rewired(Run):
             self._parallel[:] = 0
             for (a, b), count in circuits.items():
                 self._parallel[a * servers + b] = count
-            self._ways = {}
-            graph = nx.DiGraph(list(circuits))
-            graph.add_nodes_from(range(servers))
-            self._paths = ShortestPaths(graph) if self._fabric.forwarding else None
+            if self._fabric.forwarding:
+                self._routes = self._forwarded()
+
+    def _forwarded(self) -> Uses:
+        """What each way uses when servers forward: the circuits of its shortest path."""
+        servers = self._fabric.servers
+        paths = FewestHops(self._parallel.reshape(servers, servers) > 0)
+        first, hops = paths.hops(*np.divmod(self._pair, servers))
+        return Uses(first, hops[:, 0] * servers + hops[:, 1], np.ones(len(hops)))
 
     def _rates(self) -> Floats:
         """Fair rates over circuits; zero for flows that have none."""
-        pairs = self._pair[self.active]
-        if self._paths is None:  # every flow has one circuit at most, and shares it evenly
-            sharing = np.bincount(pairs, minlength=len(self._parallel))
-            capacity = self._fabric.circuit * self._parallel[pairs]
-            rates: Floats = capacity / sharing[pairs]
-            return rates
-        ways = [self._way(pair) for pair in pairs.tolist()]
-        first = np.concatenate([[0], np.cumsum([len(way) for way in ways])])
-        link = np.concatenate([np.zeros(0, np.int64), *ways])
         capacity = self._fabric.circuit * self._parallel
-        uses = Uses(first, link, np.ones(len(link)))
-        return max_min_rates(uses, capacity, slack=COARSE_SLACK)
-
-    def _way(self, pair: int) -> Ints:
-        """The circuits that a flow takes, each named by its pair of servers."""
-        if pair not in self._ways:
-            assert self._paths is not None  # noqa: S101  asked with forwarding only
-            servers = self._fabric.servers
-            path = self._paths.paths(*divmod(pair, servers), 1)[0]
-            self._ways[pair] = np.array([a * servers + b for a, b in pairwise(path)])
-        return self._ways[pair]
+        if self._fabric.forwarding:
+            return self.fair_rates(self._routes, capacity)
+        # Every flow has one circuit at most, and shares it evenly.
+        pairs = self._pair[self.way[self.active]]
+        sharing = np.bincount(pairs, minlength=len(capacity))
+        rates: Floats = capacity[pairs] / sharing[pairs]
+        return rates

@@ -115,6 +115,46 @@ class ShortestPaths:
                 yield from self._of_length((*path, server), to, hops - 1)
 
 
+class FewestHops:
+    """The first shortest path between every two servers, of all at once.
+
+    Args:
+        linked: bool, (n, n), which server is linked to which.
+
+    """
+
+    def __init__(self, linked: npt.NDArray[np.bool_]) -> None:
+        self._hops = shortest_path(linked, unweighted=True)
+        self._next = np.zeros(linked.shape, np.int64)
+        for server, row in enumerate(linked):
+            beside = np.flatnonzero(row)
+            if len(beside):  # the first neighbour that is one hop nearer
+                nearer = self._hops[beside] == self._hops[server] - 1
+                self._next[server] = beside[nearer.argmax(axis=0)]
+
+    def hops(
+        self, sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The paths of p pairs, each the one that `ShortestPaths` names first.
+
+        Returns:
+            int64, (p + 1,), and int64, (u, 2): the hops of pair i, in order, each from one server
+            to the next, are at `first[i]:first[i + 1]`; none where there is no path.
+
+        """
+        lengths = self._hops[sources, targets]
+        lengths = np.where(np.isfinite(lengths), lengths, 0).astype(np.int64)
+        first = np.concatenate([[0], np.cumsum(lengths)])
+        found = np.zeros((first[-1], 2), np.int64)
+        at = sources.copy()
+        for hop in range(int(lengths.max(initial=0))):
+            goes_on = np.flatnonzero(lengths > hop)
+            to = self._next[at[goes_on], targets[goes_on]]
+            found[first[goes_on] + hop] = np.column_stack([at[goes_on], to])
+            at[goes_on] = to
+        return first, found
+
+
 def _hop_counts(graph: nx.DiGraph) -> npt.NDArray[np.float64]:
     """Hops from each server to each, infinite where there is no path: float64, (n, n)."""
     matrix = nx.to_scipy_sparse_array(graph, nodelist=range(len(graph)), weight=None)

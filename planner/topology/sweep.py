@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Any
 
 from planner.description import Cluster, Device, JobDescription, Links
 from planner.models import make_model
-from planner.topology.alternate import Alternation, PlanOptions, fitting, judge_of, timed
+from planner.topology.alternate import Alternation, PlanOptions, Timings, fitting, judge_of
 from planner.topology.baselines import Setting, make_fabric
 from planner.topology.cost import COSTS, Prices, equal_cost_bps
 from planner.topology.fabrics import Fabric, Switched
-from planner.topology.finder import FinderOptions
+from planner.topology.finder import Demand, FinderOptions
 from planner.topology.iteration import iteration_graph
 from planner.topology.operators import Workload, workload_of
 from planner.topology.search import Search, SearchOptions
@@ -103,15 +104,15 @@ def compare(cell: Cell, options: SweepOptions) -> dict[str, Any]:
     search = SearchOptions(options.budget, options.seed)
     plan_options = PlanOptions(FinderOptions(cell.degree), search, rounds=1)
     plan = Alternation(workload, cell.rate_bps, plan_options).run()
+    timings = Timings(workload)
     ideal = Switched(workload.servers, cell.degree * cell.rate_bps)
-    switched = searched(workload, ideal, plan_options)
+    switched = searched(timings, ideal, plan_options)
+    demand = iteration_graph(workload, plan.strategy).demand
     took = {"topoopt": plan.iteration_ms}
     for name in options.fabrics:
-        strategies = (switched, plan.strategy) if name in _SWITCHED else (plan.strategy,)
-        took[name] = min(
-            timed(workload, _fabric(name, cell, options, workload, strategy), strategy)
-            for strategy in dict.fromkeys(strategies)
-        )
+        strategies = {switched, plan.strategy} if name in _SWITCHED else {plan.strategy}
+        fabric = ideal if name == "ideal" else _fabric(name, cell, options, demand)
+        took[name] = min(timings(fabric, strategy) for strategy in strategies)
     prices = options.prices
     costs = {name: COSTS[name](prices, cell.degree, cell.rate_bps) for name in COSTS}
     costs["fat-tree"] = costs["topoopt"]
@@ -132,17 +133,15 @@ def compare(cell: Cell, options: SweepOptions) -> dict[str, Any]:
     }
 
 
-def searched(workload: Workload, fabric: Fabric, options: PlanOptions) -> Strategy:
+def searched(timings: Timings, fabric: Fabric, options: PlanOptions) -> Strategy:
     """The best strategy that a search finds on a network that stays as it is."""
-    begun = min(fitting(workload, options), key=lambda each: timed(workload, fabric, each))
-    found = Search(workload, options.search, begun).run(judge_of(None, workload, fabric))
-    return min((begun, found), key=lambda each: timed(workload, fabric, each))
+    on_fabric = partial(timings, fabric)
+    begun = min(fitting(timings.workload, options), key=on_fabric)
+    search = Search(timings.workload, options.search, begun)
+    return min((begun, search.run(judge_of(None, timings, fabric))), key=on_fabric)
 
 
-def _fabric(
-    name: str, cell: Cell, options: SweepOptions, workload: Workload, strategy: Strategy
-) -> Fabric:
-    demand = iteration_graph(workload, strategy).demand
+def _fabric(name: str, cell: Cell, options: SweepOptions, demand: Demand) -> Fabric:
     setting = Setting(demand, cell.degree, cell.rate_bps, options.seed, prices=options.prices)
     return make_fabric(name, setting)
 
