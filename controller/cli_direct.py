@@ -27,6 +27,16 @@ def run_topology(options: DirectOptions, json_path: Path | None) -> None:
     if summary["transfers"]["count"]:
         _row(table, f"{summary['transfers']['count']} transfers", summary["transfers"])
     console.print(table)
+    if waits := summary["transfers"]["queueing_s"]:
+        console.print(
+            f"beyond what is simulated, transfers may wait {waits:.2f} s in queues",
+            highlight=False,
+        )
+    console.print(
+        f"TCP sent {summary['segments_sent_again']:,} of {summary['segments']:,} segments again; "
+        f"{summary['window_bytes'] / 1e3:.0f} kB under way on a connection",
+        highlight=False,
+    )
     console.print(f"run: {folder / 'run.json'}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -28,6 +28,7 @@ IDLE_S = 120.0
 """How long nothing may arrive before the process gives up."""
 _LABEL_BYTES = 32
 _PIECE_BYTES = 1 << 16
+_CHUNK_VALUES = 1 << 12
 _HIGHEST = 1024
 """Values are whole numbers below it, so that sums in float32 are exact."""
 
@@ -41,8 +42,10 @@ def vector(member: int, values: int, seed: int) -> npt.NDArray[np.float32]:
 class Sockets:
     """Connections by label: those that others open to us, and those that we open."""
 
-    def __init__(self, expected: int) -> None:
+    def __init__(self, expected: int, window_bytes: int) -> None:
         self._listener = socket.create_server(("0.0.0.0", PORT), backlog=4096)  # noqa: S104  own namespace
+        # Connections inherit it: no more than so much is under way on one.
+        self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, window_bytes)
         self._accepted: dict[str, socket.socket] = {}
         self._ready = threading.Event()
         self._expected = expected
@@ -79,6 +82,12 @@ class Sockets:
         return made
 
 
+def tcp_counters(snmp: str) -> dict[str, int]:
+    """TCP's counters of this network namespace, from the text of /proc/net/snmp."""
+    names, values = (line.split()[1:] for line in snmp.splitlines() if line.startswith("Tcp:"))
+    return {name: int(value) for name, value in zip(names, values, strict=True)}
+
+
 def receive(connection: socket.socket, view: memoryview) -> None:
     """Fill a buffer from a connection; ConnectionError if it ends before."""
     connection.settimeout(IDLE_S)
@@ -99,11 +108,12 @@ def allreduce(
     """Sum a vector with those of the ring's other members, in place: float32, (v,).
 
     Reduce-scatter, then all-gather: 2 (g − 1) steps, each with one of g pieces. What a member
-    receives it adds at once and hands on in the next step.
+    receives it adds and hands on in chunks, while the rest of a piece is still arriving: its link
+    has up to a piece to send at any time, and does not wait for processes at every step.
     """
     bounds = np.linspace(0, len(values), members + 1).astype(np.int64)
     pieces = [values[a:b] for a, b in pairwise(bounds)]
-    arriving = np.empty(max(map(len, pieces)), dtype=np.float32)
+    arriving = np.empty(_CHUNK_VALUES, dtype=np.float32)
     outgoing: queue.Queue[bytes | None] = queue.Queue()
     failed: list[OSError] = []
 
@@ -116,15 +126,20 @@ def allreduce(
 
     sender = threading.Thread(target=send, daemon=True)
     sender.start()
-    for step in range(2 * (members - 1)):
-        outgoing.put(pieces[(position - step) % members].tobytes())
+    steps = 2 * (members - 1)
+    outgoing.put(pieces[position].tobytes())
+    for step in range(steps):
         piece = pieces[(position - step - 1) % members]
-        view = arriving[: len(piece)]
-        receive(into, view.data.cast("B"))
-        if step < members - 1:
-            piece += view
-        else:
-            piece[:] = view
+        for first in range(0, len(piece), _CHUNK_VALUES):
+            chunk = piece[first : first + _CHUNK_VALUES]
+            view = arriving[: len(chunk)]
+            receive(into, view.data.cast("B"))
+            if step < members - 1:
+                chunk += view
+            else:
+                chunk[:] = view
+            if step < steps - 1:
+                outgoing.put(chunk.tobytes())
     outgoing.put(None)
     sender.join()
     if failed:
@@ -144,7 +159,8 @@ class Traffic:
     def connect(self) -> None:
         """Open and accept all connections."""
         told = self._told
-        sockets = Sockets(len(told["rings"]) + len(told["receives"]))
+        expected = len(told["rings"]) + len(told["receives"])
+        sockets = Sockets(expected, told["window_bytes"])
         for each in (*told["rings"], *told["sends"]):
             label = each["label"]
             self._out[label] = Sockets.connect(label, each["to"], each["source"])
@@ -165,7 +181,12 @@ class Traffic:
             thread.start()
         for thread in threads:
             thread.join()
-        return {"start_s": start, "ends_s": self._ends, "errors": self._errors}
+        return {
+            "start_s": start,
+            "ends_s": self._ends,
+            "errors": self._errors,
+            "tcp": tcp_counters(Path("/proc/net/snmp").read_text()),
+        }
 
     def _work(self, label: str, work: Callable[[], None]) -> None:
         try:

@@ -14,7 +14,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from mininet_topos.direct import DirectNetwork
 from mininet_topos.direct_routes import Routing, route
-from mininet_topos.direct_traffic import PAYLOAD_SHARE, Traffic, scaled, told
+from mininet_topos.direct_traffic import (
+    PAYLOAD_SHARE,
+    Traffic,
+    queueing_s,
+    scaled,
+    shape_of,
+    told,
+    window_bytes,
+)
 from mininet_topos.errors import BadTopology, EmulationError
 from mininet_topos.namespace import enter_isolated
 from mininet_topos.runner import allow_descriptors, point_latest, results_folder
@@ -63,7 +71,7 @@ def run_direct(options: DirectOptions, say: Callable[[str], None]) -> tuple[dict
     """
     plan = PlanFile.read(options.topo)
     routing = route(plan)
-    shape = LinkShape(options.link_mbps)
+    shape = shape_of(routing, options.link_mbps)
     traffic = scaled(plan, routing, shape.rate_bps, options.seconds)
     enter_isolated()
     require_tools(*NETWORK_TOOLS)
@@ -104,8 +112,9 @@ def _run(
             TimeElapsedColumn(),
         ) as progress,
     ):
+        orders = told(routing, traffic, servers, options.seed, shape.rate_bps)
         processes = []
-        for server, each in enumerate(told(routing, traffic, servers, options.seed)):
+        for server, each in enumerate(orders):
             path = folder / f"h{server}.json"
             path.write_text(json.dumps(each))
             processes.append(network.start(server, [*argv, str(path)]))
@@ -162,12 +171,17 @@ def _summary(
         "link_mbps": options.link_mbps,
         "payload_share": PAYLOAD_SHARE,
         "scale": traffic.scale,
+        "window_bytes": window_bytes(shape.rate_bps),
+        "queue_ms": shape.queue_ms,
+        "segments": sum(report["tcp"]["OutSegs"] for report in reports),
+        "segments_sent_again": sum(report["tcp"]["RetransSegs"] for report in reports),
         "allreduces": allreduces,
         "transfers": {
             "count": len(routing.transfers),
             "size_bytes": sum(traffic.transfers.values()),
             "measured_s": max(moved, default=0.0),
             "simulated_s": last,
+            "queueing_s": queueing_s(routing, shape.rate_bps),
         },
         "measured_s": max(ends.values()),
         "simulated_s": max([*simulated, last]),

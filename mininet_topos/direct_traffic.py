@@ -7,23 +7,34 @@ plan's, scaled alike, so that the simulated time is what was asked for.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from mininet_topos.direct_routes import Routing
+from mininet_topos.direct_routes import Route, Routing
 from mininet_topos.errors import BadTopology
-from mininet_topos.shaping import FRAME_BYTES, MTU_BYTES
+from mininet_topos.shaping import FRAME_BYTES, MTU_BYTES, QUEUE_MAX_MS, LinkShape
 from planner.topology.direct import Direct
 from planner.topology.finder import AllReduceDemand
 from planner.topology.fluid import simulate
 from planner.topology.plan_file import PlanFile
 from planner.topology.taskgraph import Message, Task, TaskGraph, Transfer
 
-PAYLOAD_SHARE = (MTU_BYTES - 20 - 32) / FRAME_BYTES
-"""Of a full frame: without Ethernet, IPv4 and TCP headers (20, and 20 with 12 of timestamps)."""
+_HEADER_BYTES = 20 + 32
+"""IPv4, and TCP with timestamps."""
+_ACK_BYTES = FRAME_BYTES - MTU_BYTES + _HEADER_BYTES
+PAYLOAD_SHARE = (MTU_BYTES - _HEADER_BYTES) / (FRAME_BYTES + _ACK_BYTES / 2)
+"""Of what a link carries: the rest are headers, and an acknowledgement for every other segment
+of what goes the other way (RFC 1122, 4.2.3.2)."""
 RING_BYTES_MAX = 1 << 28
 """Of one ring's vector: every host of the emulation holds some."""
+WINDOW_S = 0.05
+"""A connection may have what its link carries in this time under way, so that the link stays
+busy while processes wait for a processor."""
+WINDOW_MIN_BYTES = 8 * (MTU_BYTES - _HEADER_BYTES)
+_QUEUE_ROOM = 1.25
+"""For headers, and for acknowledgements of what goes the other way."""
 _VALUE_BYTES = 4
 
 
@@ -85,10 +96,56 @@ def scaled(plan: PlanFile, routing: Routing, rate_bps: float, seconds: float) ->
     return made
 
 
-def told(routing: Routing, traffic: Traffic, servers: int, seed: int) -> list[dict[str, Any]]:
+def window_bytes(rate_bps: float) -> int:
+    """What a connection may have under way."""
+    return max(WINDOW_MIN_BYTES, round(rate_bps / 8 * WINDOW_S))
+
+
+def shape_of(routing: Routing, rate_mbps: float) -> LinkShape:
+    """Links whose queues hold the windows of all connections that share one: nothing is lost."""
+    rate_bps = LinkShape(rate_mbps).rate_bps
+    waiting = _QUEUE_ROOM * window_bytes(rate_bps) * max(_sharing(routing).values(), default=1)
+    queue_ms = 8e3 * waiting / rate_bps
+    return LinkShape(rate_mbps, min(max(queue_ms, LinkShape.queue_ms), QUEUE_MAX_MS))
+
+
+def queueing_s(routing: Routing, rate_bps: float) -> float:
+    """How long a byte of a transfer waits at most behind the windows of other connections."""
+    sharing = _sharing(routing)
+    ahead = [
+        sum(sharing[hop] - 1 for hop in _hops(routing.routes[kind, *pair]))
+        for pair, kinds in routing.transfers.items()
+        for kind in kinds
+    ]
+    return 8 * window_bytes(rate_bps) * max(ahead, default=0) / rate_bps
+
+
+def _sharing(routing: Routing) -> Counter[tuple[int, int]]:
+    """How many connections share each direction of a cable."""
+    return Counter(hop for each in _connections(routing) for hop in _hops(routing.routes[each]))
+
+
+def _hops(route: Route) -> Iterator[tuple[int, int]]:
+    """The cables of a route, each with the server that sends into it."""
+    return zip(route.cables, route.servers, strict=False)
+
+
+def _connections(routing: Routing) -> Iterator[tuple[int, int, int]]:
+    """Kind, first and last server of the route of every connection."""
+    for ring in routing.rings:
+        for source, to in pairwise([*ring.order, ring.order[0]]):
+            yield ring.kind, source, to
+    for (source, to), kinds in routing.transfers.items():
+        yield from ((kind, source, to) for kind in kinds)
+
+
+def told(
+    routing: Routing, traffic: Traffic, servers: int, seed: int, rate_bps: float
+) -> list[dict[str, Any]]:
     """What each server's process is told: its rings, and what it sends and receives."""
+    window = window_bytes(rate_bps)
     told: list[dict[str, Any]] = [
-        {"rings": [], "sends": [], "receives": []} for _ in range(servers)
+        {"rings": [], "sends": [], "receives": [], "window_bytes": window} for _ in range(servers)
     ]
     of_group = Counter(ring.group for ring in routing.rings)
     for number, ring in enumerate(routing.rings):

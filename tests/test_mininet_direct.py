@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,10 +16,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mininet_topos.direct_host import allreduce, vector
+from mininet_topos.direct_host import allreduce, tcp_counters, vector
 from mininet_topos.direct_routes import Routing, route
 from mininet_topos.direct_run import DirectOptions
-from mininet_topos.direct_traffic import PAYLOAD_SHARE, scaled, told
+from mininet_topos.direct_traffic import (
+    PAYLOAD_SHARE,
+    queueing_s,
+    scaled,
+    shape_of,
+    told,
+    window_bytes,
+)
 from mininet_topos.errors import BadTopology, EmulationError
 from mininet_topos.namespace import run_isolated
 from mininet_topos.tools import NETWORK_TOOLS, require_tools
@@ -89,7 +97,7 @@ def test_every_byte_is_told() -> None:
     plan = plan_of(6, 4)
     routing = route(plan)
     traffic = scaled(plan, routing, 1e7, 2.0)
-    tasks = told(routing, traffic, 6, seed=1)
+    tasks = told(routing, traffic, 6, seed=1, rate_bps=1e7)
     sends = {s["label"]: s["size_bytes"] for each in tasks for s in each["sends"]}
     receives = {r["label"]: r["size_bytes"] for each in tasks for r in each["receives"]}
     assert sends == receives
@@ -103,10 +111,44 @@ def test_every_byte_is_told() -> None:
     assert 0.9 < PAYLOAD_SHARE < 1
 
 
-@given(st.integers(2, 6), st.integers(6, 200))
+def test_queues_hold_all_windows() -> None:
+    """Nothing is lost to a full queue, at any rate; a transfer waits for what is ahead of it."""
+    routing = route(plan_of(8, 4))
+    connections = [(ring.kind, a, b) for ring in routing.rings for a, b in hops_of(ring.order)]
+    connections += [(kind, *pair) for pair, kinds in routing.transfers.items() for kind in kinds]
+    sharing = Counter(
+        (cable, at)
+        for each in connections
+        for cable, at in zip(
+            routing.routes[each].cables, routing.routes[each].servers[:-1], strict=True
+        )
+    )
+    for rate_mbps in (1.0, 20.0, 500.0):
+        shape, window = shape_of(routing, rate_mbps), window_bytes(rate_mbps * 1e6)
+        assert window >= 8 * 1448
+        assert shape.limit_bytes >= max(sharing.values()) * window
+        waits = queueing_s(routing, rate_mbps * 1e6)
+        assert 0 < waits <= 7 * max(sharing.values()) * window * 8e-6 / rate_mbps
+
+
+def hops_of(order: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Every member of a ring with the next."""
+    return list(pairwise([*order, order[0]]))
+
+
+def test_counters_of_tcp() -> None:
+    """By the names of the first line, among those of other protocols."""
+    text = "Ip: Forwarding\nIp: 1\nTcp: OutSegs RetransSegs\nTcp: 12 3\nUdp: InErrors\nUdp: 0\n"
+    assert tcp_counters(text) == {"OutSegs": 12, "RetransSegs": 3}
+
+
+@given(st.integers(2, 6), st.one_of(st.integers(6, 200), st.integers(20_000, 40_000)))
 @settings(derandomize=True, max_examples=10, deadline=None)
 def test_a_ring_sums(members: int, values: int) -> None:
-    """Over socket pairs: every member ends with the sum of all vectors, exactly."""
+    """Over socket pairs: every member ends with the sum of all vectors, exactly.
+
+    Pieces are shorter than a chunk that is handed on, or longer.
+    """
     pairs = [socket.socketpair() for _ in range(members)]
     vectors = [vector(member, values, seed=3) for member in range(members)]
     expected = sum(each.copy() for each in vectors)
@@ -166,6 +208,7 @@ def test_a_planned_topology_for_real(tmp_path: Path) -> None:
     summary = json.loads(found.read_text())
     assert summary["sums_checked"]
     assert summary["servers"] == 5
+    assert summary["segments"] > summary["segments_sent_again"] >= 0
     assert len(summary["allreduces"]) == 2
     assert summary["transfers"]["count"] == np.count_nonzero(plan.demand.transfers)
     assert any(len(each.servers) > 2 for each in route(plan).routes.values())
