@@ -13,6 +13,8 @@ set -euo pipefail
 
 python=${LIBRA:?}/.venv/bin/python
 cd "$LIBRA"
+# Messages of megabytes are in huge pages (docs/pslite.md).
+export GLIBC_TUNABLES=${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}
 
 case ${1:?scheduler, server or worker} in
     scheduler)
