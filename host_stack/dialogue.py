@@ -23,8 +23,6 @@ from host_stack.transport import Transport
 from host_stack.updates import Updates
 
 POLL_S = 0.1
-RECONNECT_S = 3.0
-"""How long a JOIN may stay unanswered before its connection is made anew."""
 
 
 class Dialogue:
@@ -38,7 +36,7 @@ class Dialogue:
         self._node = node
         self._kv = kv
         self._transport = transport
-        self._inquiry = Inquiry(kv, counters)
+        self._inquiry = Inquiry(kv, counters, lambda: node.reconnect(server_id(0)))
         self._poller: zmq.Poller | None = None
 
     def enter(self, incarnation: Incarnation, updates: Updates) -> None:
@@ -54,14 +52,10 @@ class Dialogue:
             PushFailed: the server does not answer.
         """
         deadline = time.monotonic() + self._job.timeouts_s["commit"]
-        reconnect_at = time.monotonic() + RECONNECT_S
         while (answer := self._inquiry.poll(Head.JOIN, process, np.inf)) is None:
             self.receive()
             if time.monotonic() > deadline:
                 raise self._silent("answer a JOIN")
-            if time.monotonic() > reconnect_at:
-                reconnect_at += RECONNECT_S
-                self._node.reconnect(server_id(0))
         return self._moved(answer)
 
     def receive(self, timeout_s: float = POLL_S) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from host_stack.control import Answer, Head, Request
 from host_stack.errors import BadInput
@@ -16,29 +17,48 @@ AFTER_S = 0.3
 EVERY_S = 0.5
 """Between questions; how long the first answer is waited for, each further one twice as long."""
 
-MAX_EVERY_S = 4.0
+MAX_EVERY_S = 2.0
+
+RECONNECT_S = 2.0
+"""How long the server may be silent before the connection is made anew; then twice as long.
+
+While the network is cut, TCP waits longer and longer before it sends again: when the network is
+back, its next attempt may be as far away as the cut was long. A new connection begins at once.
+"""
+
+MAX_RECONNECT_S = 8.0
 
 
 class Inquiry:
     """One question at a time; the interval grows while the server stays silent."""
 
-    def __init__(self, kv: KVWorker, counters: Counter[str]) -> None:
-        """Count answers that could not be read in `counters`."""
+    def __init__(self, kv: KVWorker, counters: Counter[str], reconnect: Callable[[], None]) -> None:
+        """Count answers that could not be read in `counters`; `reconnect` to a silent server."""
         self._kv = kv
+        self._reconnect = reconnect
         self._counters = counters
         self._timestamp: int | None = None
         self._sent_at = 0.0
         self._every_s = EVERY_S
+        self._reconnect_at = 0.0
+        self._reconnect_s = RECONNECT_S
 
     def poll(self, head: Head, request: Request, stalled_s: float) -> Answer | None:
         """Ask if it is time to; the answer to the last question, once, or None."""
         now = time.monotonic()
         answer = self._take()
         if answer is None and stalled_s > AFTER_S and now - self._sent_at > self._every_s:
-            self._every_s = (
-                min(MAX_EVERY_S, 2 * self._every_s) if self._timestamp is not None else EVERY_S
-            )
-            self.cancel()
+            if self._timestamp is None:
+                self._every_s = EVERY_S
+                self._reconnect_s = RECONNECT_S
+                self._reconnect_at = now + RECONNECT_S
+            else:
+                self._every_s = min(MAX_EVERY_S, 2 * self._every_s)
+                self.cancel()
+            if now >= self._reconnect_at:
+                self._reconnect_s = min(MAX_RECONNECT_S, 2 * self._reconnect_s)
+                self._reconnect_at = now + self._reconnect_s
+                self._reconnect()
             self._timestamp = self._kv.request(head, request.encode(), server_id(0))
             self._sent_at = now
         return answer

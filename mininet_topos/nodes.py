@@ -16,7 +16,7 @@ from mininet_topos.shaping import MTU_BYTES
 from mininet_topos.tools import require_tools, run_tool
 from softswitch.faults import LinkFaults
 
-SWITCH_READY_S = 30.0
+SWITCH_READY_S = 180.0
 # Segments that the kernel would merge, split or checksum later look wrong to a switch that
 # reads them from a packet socket.
 _OFFLOADS_OFF = tuple(

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -169,6 +170,32 @@ def test_second_peer_of_an_identity_does_not_cut_off_the_first() -> None:
             impostor.disable_monitor()
             monitor.close(0)
         together(*(lambda n=node: n.barrier(6) for node in job.workers + job.servers))
+
+
+def test_a_server_follows_a_worker_that_connects_anew() -> None:
+    """Once each time, and the worker does not follow in turn; nothing else changes."""
+    with running_job(1, 1) as job:
+        worker, server = job.workers[0], job.servers[0]
+        KVServer(server).set_request_handle(AddingStore())
+        kv = KVWorker(worker)
+        keys, ones = np.array([7], np.uint64), np.ones(1, np.float32)
+        kv.wait(kv.push(keys, ones))
+        opened: list[tuple[int, int]] = []
+        for node in (worker, server):
+            connect = node._van.connect
+
+            def counted(peer: int, *rest: Any, node=node, connect=connect) -> None:
+                opened.append((node.id, peer))
+                connect(peer, *rest)
+
+            node._van.connect = counted  # type: ignore[method-assign]
+        for _ in range(3):
+            worker.reconnect(server.id)
+            for _ in range(2):
+                kv.wait(kv.push(keys, ones))
+        assert opened == 3 * [(worker.id, server.id), (server.id, worker.id)]
+        timestamp = kv.pull(keys)
+        assert kv.wait(timestamp).vals.tolist() == [7.0]
 
 
 @pytest.mark.parametrize("command", [Command.TERMINATE, Command.ACK, 6, -1, 2**31 - 1])

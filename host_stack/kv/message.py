@@ -47,11 +47,18 @@ class KVPairs:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Metadata and arrays; `peer` is the sender's id (None where it has none yet)."""
+    """Metadata and arrays.
+
+    Attributes:
+        peer: the sender's id; None where it has none yet.
+        connection: which of the sender's connections brought it: a number that another one does
+            not have.
+    """
 
     meta: Meta
     peer: int | None
     data: tuple[Array, ...] = field(default=())
+    connection: int = 0
 
 
 def code_of(array: Array) -> int:

@@ -64,6 +64,7 @@ class Node:
         periods = [config.heartbeat_interval_s, config.heartbeat_timeout_s, config.resend_timeout_s]
         self._tick_s = min((s for s in periods if s), default=None)
         self._apps: dict[tuple[int, int], App] = {}
+        self._connections: dict[int, set[int]] = {}
         self._early: list[Message] = []
         self._early_bytes = 0
         self._early_due = False
@@ -228,7 +229,11 @@ class Node:
         self._van.connect(peer, host, port, None if self.info.id == EMPTY else self.info.id)
 
     def reconnect(self, peer: int) -> None:
-        """Open the connection to a node of the roster anew, when it may not have been taken."""
+        """Open the connection to a node of the roster anew, when it may not have been taken.
+
+        So too when TCP has waited too long to send again; a server then follows its worker. What
+        was on its way may be lost, or come late.
+        """
         self._van.come_again()
         self._control.reconnect(peer)
 
@@ -285,9 +290,22 @@ class Node:
                 return count
             if message.peer is not None:
                 self.liveness.heard(message.peer)
+                self._follow(message.peer, message.connection)
             if not self._resender.received(message):
                 self._dispatch(message)
         return max_messages
+
+    def _follow(self, peer: int, connection: int) -> None:
+        """Connect anew to a worker that has done so (servers only).
+
+        What made it give up its connection has probably stopped the one towards it as well.
+        """
+        if self.role is not Role.SERVER or not self._control.knows(peer):
+            return
+        seen = self._connections.setdefault(peer, set())
+        if seen and connection not in seen:
+            self.reconnect(peer)
+        seen.add(connection)
 
     def _tick(self) -> None:
         if self._tick_s is None or not self.roster:

@@ -19,7 +19,7 @@ from host_stack.kv.message import Array, Message, arrays_from_frames, flat
 from host_stack.kv.stats import NodeStats
 from host_stack.kv.wire import MAX_DATA_FRAMES, Meta
 
-_IDENTITY = re.compile(rb"ps0*([0-9]{1,9})")
+_IDENTITY = re.compile(rb"ps(0*)([0-9]{1,9})")
 _MAX_ZEROS = 200
 _WAKE_ADDRESS = "inproc://wake"
 
@@ -94,8 +94,12 @@ class Van:
         return f"tcp://{resolve(host)}:{port or '*'}"
 
     def come_again(self) -> None:
-        """Connect from now on under an identity that no process of this id has used."""
-        self._zeros = 1 + secrets.randbelow(_MAX_ZEROS)
+        """Connect from now on under an identity that no process of this id has used.
+
+        The first one is drawn, since an earlier process has drawn its own; others follow in turn.
+        """
+        drawn = self._zeros or secrets.randbelow(_MAX_ZEROS)
+        self._zeros = 1 + drawn % _MAX_ZEROS
 
     def connect(self, peer: int, host: str, port: int, own_id: int | None) -> None:
         """Open (or open again, under a new identity) the DEALER to a peer."""
@@ -176,7 +180,8 @@ class Van:
                 "allowed"
             )
         meta = wire.decode(frames[0].bytes)
-        return Message(meta, _peer(identity), arrays_from_frames(meta.data_types, frames[1:]))
+        peer, connection = _peer(identity)
+        return Message(meta, peer, arrays_from_frames(meta.data_types, frames[1:]), connection)
 
     def wait_readable(self, timeout_s: float | None) -> None:
         """Sleep until a message can be received, `wake` is called, or time is up."""
@@ -211,10 +216,10 @@ class Van:
         self._context.destroy(0)
 
 
-def _peer(identity: bytes) -> int | None:
-    """Node id in a ROUTER identity `ps<id>`; None for a node that has no id yet."""
+def _peer(identity: bytes) -> tuple[int | None, int]:
+    """Node id in a ROUTER identity `ps<id>`, and zeros before it; None if it has no id yet."""
     match = _IDENTITY.fullmatch(identity)
-    return int(match[1]) if match else None
+    return (int(match[2]), len(match[1])) if match else (None, 0)
 
 
 def _unused_number() -> int:
