@@ -18,7 +18,9 @@ ENV = {
 def test_environment_is_read_as_by_ps_lite() -> None:
     """The variables of ps-lite give a complete configuration."""
     config = KVConfig.from_env(ENV | {"DMLC_NODE_HOST": "10.0.0.7", "PORT": "9000"})
-    assert config == KVConfig(Role.WORKER, "10.0.0.1", 8000, 3, 2, "10.0.0.7", 9000)
+    expected = KVConfig(Role.WORKER, "10.0.0.1", 8000, 3, 2, "10.0.0.7", 9000, keep_memory=True)
+    assert config == expected
+    assert not KVConfig.from_env(ENV | {"LIBRA_KEEP_MEMORY": "0"}).keep_memory
 
 
 def test_interface_gives_the_address() -> None:

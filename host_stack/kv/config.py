@@ -25,7 +25,8 @@ class KVConfig:
     `heartbeat_timeout_s` are 0 for none; `resend_timeout_s` is 0 for no resender. All nodes of a
     job need the same of the latter, and of `local`, which uses Unix-domain sockets named
     /tmp/<port> instead of TCP; and of `key`, with which all connections are encrypted (CurveZMQ,
-    which ps-lite itself does not speak).
+    which ps-lite itself does not speak). `keep_memory` is for large messages
+    (`host_stack.kv.memory`), and concerns the whole process.
     """
 
     role: Role
@@ -48,6 +49,7 @@ class KVConfig:
     key: JobKey | None = None
     max_frame_bytes: int = 256 << 20
     queue_messages: int = 1000
+    keep_memory: bool = False
 
     def __post_init__(self) -> None:
         """Check every value that could come from a user."""
@@ -70,7 +72,10 @@ class KVConfig:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "KVConfig":
-        """Read the `DMLC_*` and `PS_*` variables of ps-lite (and `PORT`)."""
+        """Read the `DMLC_*` and `PS_*` variables of ps-lite (and `PORT`).
+
+        Memory is kept unless `LIBRA_KEEP_MEMORY` is 0.
+        """
         env = os.environ if environ is None else environ
         _refuse_unsupported(env)
         interface = env.get("DMLC_INTERFACE")
@@ -87,6 +92,7 @@ class KVConfig:
             heartbeat_timeout_s=_number_or(env, "PS_HEARTBEAT_TIMEOUT", 0),
             resend_timeout_s=_resend_timeout_s(env),
             local=_number_or(env, "DMLC_LOCAL", 0) != 0,
+            keep_memory=_number_or(env, "LIBRA_KEEP_MEMORY", 1) != 0,
         )
 
 
