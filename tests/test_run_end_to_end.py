@@ -142,6 +142,20 @@ def test_escaping_gradients_keep_the_bits(tmp_path: Path) -> None:
     assert (again["scale"]["escaped"], again["scale"]["better_fraction_bits"]) == (0, None)
 
 
+def test_other_hot_keys_while_training(tmp_path: Path) -> None:
+    """A new placement takes effect between two rounds: nothing stops, nothing is pushed twice."""
+    modes = ("--mode", "libra", "--mode", "server-only", "--audit")
+    summary = run(tmp_path, *modes, "--rounds", "60", "--change-hot-set", "3")
+    assert summary["audit"]["conserved"] is True
+    changed, plain = (summary["modes"][name] for name in ("libra", "server-only"))
+    assert changed["model_sha256"] == plain["model_sha256"]
+    assert changed["audit"] == plain["audit"]
+    assert (changed["audit"]["commits"], changed["audit"]["discarded"]) == (60, 0)
+    assert changed["server_counters"]["incarnations"] == 1
+    assert changed["server_counters"].get("stale_push", 0) == 0
+    assert changed["server_counters"].get("fallback_wrong_epoch", 0) == 0
+
+
 def test_status_of_a_running_job(tmp_path: Path) -> None:
     """`libra status` tells the round, and the scale that would fit, while the job trains."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
