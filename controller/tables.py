@@ -137,6 +137,8 @@ class Membership:
         slot: 1…15.
         row_base, rows: a power-of-two block of rows, aligned to its size.
         workers: by rank. server: the parameter server.
+        elsewhere: the ranks that another switch sums: their packets pass here.
+        before: the switch that a drain comes from, None if it begins here.
         group: multicast address of UPDATEs; group_id: its number in the replication engine.
     """
 
@@ -150,6 +152,8 @@ class Membership:
     server: Attachment
     group: str
     group_id: int
+    elsewhere: Collection[int] = ()
+    before: Attachment | None = None
 
     def check(self, layout: Layout) -> None:
         """Raise `BadInput`, with what is allowed, for a job that this layout cannot hold."""
@@ -188,8 +192,13 @@ class Membership:
         """Who takes part."""
         for rank, worker in enumerate(self.workers):
             action = fy.Action("LibraIngress.membership.worker", rank=rank)
+            if rank in self.elsewhere:
+                action = fy.Action("LibraIngress.membership.elsewhere")
             yield self._member(rank, worker, action)
         yield self._member(SERVER_RANK, self.server, fy.Action("LibraIngress.membership.server"))
+        if self.before is not None:
+            relay = fy.Action("LibraIngress.membership.relay")
+            yield self._member(SERVER_RANK, self.before, relay)
 
     def multicast(self) -> Group:
         """Of a switch at which all workers hang, or through which all are reached."""

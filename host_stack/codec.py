@@ -32,15 +32,23 @@ HEADER = np.dtype(
         ("seq", ">u4"),
     ]
 )
-DRAIN = np.dtype(
-    [
-        ("header", HEADER),
-        ("row", ">u2"),
-        ("rows", ">u2"),
-        ("format", "u1"),
-        ("hops", "u1"),
-    ]
-)
+
+
+def drain_dtype(hops: int) -> np.dtype[Any]:
+    """A DRAIN that visits `hops` switches behind the first one, at IPv4 addresses `path`."""
+    return np.dtype(
+        [
+            ("header", HEADER),
+            ("row", ">u2"),
+            ("rows", ">u2"),
+            ("format", "u1"),
+            ("hops", "u1"),
+            ("path", ">u4", (hops,)),
+        ]
+    )
+
+
+DRAIN = drain_dtype(0)
 PROBE = np.dtype(
     [
         ("header", HEADER),

@@ -1,4 +1,4 @@
-"""Draining: the server reads the sums of the touched rows out of the switch."""
+"""Draining: the server reads the sums of the touched rows out of the switches."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from host_stack.codec import (
-    DRAIN,
     Codec,
     DrainedCells,
     Records,
+    drain_dtype,
     fill_header,
     overlay,
     version_op,
@@ -57,9 +57,11 @@ class DrainStats:
 
 
 class Drain:
-    """Asks a switch for rows of one round until it has all of them.
+    """Asks for rows of one round until it has all of them.
 
-    Reading changes nothing in the switch, so a lost request or answer is asked for again.
+    Where several switches sum, a request visits one after the other: each adds what it holds of a
+    row, and the last one answers (section 4 of the design). Reading changes nothing in a switch,
+    so whatever is lost on the way is asked for again.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Drain:
         self._codec = codec
         self._placed = placed
         self._switch = ipv4(job.switch)
+        self._path = np.array([ipv4(each) for each in (*job.chain, job.switch)], np.uint32)
         self._rtt = RttEstimator(max_rto_s=MAX_RTO_S)
         self.stats = DrainStats() if stats is None else stats
 
@@ -122,12 +125,18 @@ class Drain:
             on_wait(stalled_s)
             if stalled_s > deadline_s and tries >= MIN_TRIES:
                 raise DrainFailed(
-                    f"switch {self._job.switch} did not answer {int((~state.answered).sum())} of "
+                    f"switch {self._asked} did not answer {int((~state.answered).sum())} of "
                     f"{len(rows)} rows within {deadline_s:g} s; check that it runs and knows "
                     f"job {self._job.job}"
                 )
         self.stats.rows += len(rows)
         return cells
+
+    @property
+    def _asked(self) -> str:
+        """The switches that are asked, for an error."""
+        behind = f" (behind {', '.join(self._job.chain)})" if self._job.chain else ""
+        return self._job.switch + behind
 
     def _ask(self, state: _Pending, tag: int) -> bool:
         """Ask for rows that are late, and for others as far as there is room; true if some were."""
@@ -146,15 +155,17 @@ class Drain:
             state.rows[wanted], state.seconds.at(wanted), state.digits[wanted], self._codec.layout
         )
         firsts = wanted[begins]
-        requests = np.zeros(len(firsts), DRAIN)
+        dtype = drain_dtype(len(self._path) - 1)
+        requests = np.zeros(len(firsts), dtype)
         fill_header(requests["header"], Op.DRAIN, job=self._job.job, worker=SERVER_RANK, tag=tag)
         requests["row"] = state.rows[firsts]
         requests["rows"] = counts
         requests["header"]["seq"] = state.seconds.at(firsts).words
         requests["format"] = np.where(state.digits[firsts], DrainFormat.DIGITS, DrainFormat.FLOAT32)
-        data = requests.view(np.uint8).reshape(len(requests), DRAIN.itemsize)
-        lengths = np.full(len(requests), DRAIN.itemsize, np.int64)
-        self.stats.requests += self._transport.send(data, lengths, self._switch)
+        requests["hops"], requests["path"] = len(self._path) - 1, self._path[1:]
+        data = requests.view(np.uint8).reshape(len(requests), dtype.itemsize)
+        lengths = np.full(len(requests), dtype.itemsize, np.int64)
+        self.stats.requests += self._transport.send(data, lengths, int(self._path[0]))
         state.asked_at[wanted] = now
         return len(late) > 0
 

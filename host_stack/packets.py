@@ -49,7 +49,7 @@ class Libra(Packet):  # type: ignore[misc]
 
 
 class Drain(Packet):  # type: ignore[misc]
-    """Asks a switch for the sums of `rows` rows from `row` on."""
+    """Asks for the sums of `rows` rows from `row` on, of one switch or of several together."""
 
     name = "Libra DRAIN"
     fields_desc = [
@@ -139,6 +139,20 @@ def drained_layer(lanes: int) -> type[Packet]:
 
 
 @cache
+def partial_layer(lanes: int) -> type[Packet]:
+    """The PARTIAL payload of a layout: every lane, touched or not, and the switches to come."""
+    fields = [
+        ShortField("row", 0),
+        ByteEnumField("format", 0, {form.value: form.name for form in DrainFormat}),
+        FieldLenField("hops", None, count_of="switches", fmt="B"),
+        BitField("used", 0, lanes),
+        PacketListField("cells", [], DigitsCell, count_from=lambda _: lanes),
+        FieldListField("switches", [], IPField("", "0.0.0.0"), count_from=lambda p: p.hops),
+    ]
+    return type(f"Partial{lanes}", (Packet,), {"name": "Libra PARTIAL", "fields_desc": fields})
+
+
+@cache
 def update_layer(lanes: int) -> type[Packet]:
     """The UPDATE payload of a layout: the new values of the changed cells of a row."""
     fields = [
@@ -158,3 +172,4 @@ def bind(lanes: int) -> None:
     bind_layers(Libra, drained_layer(lanes), op=Op.DRAINED)
     bind_layers(Libra, update_layer(lanes), op=Op.UPDATE)
     bind_layers(Libra, Probe, op=Op.PROBE)
+    bind_layers(Libra, partial_layer(lanes), op=Op.PARTIAL)

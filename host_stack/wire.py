@@ -3,6 +3,8 @@
 from enum import IntEnum, IntFlag
 
 HEADER_BYTES = 16
+MAX_HOPS = 15
+"""Switches that a DRAIN may visit behind the first one."""
 
 
 class Op(IntEnum):
@@ -14,6 +16,8 @@ class Op(IntEnum):
     DRAINED = 4
     UPDATE = 5
     PROBE = 6
+    PARTIAL = 7
+    """A row on its way from switch to switch; no host sends or takes one."""
 
 
 class Flag(IntFlag):

@@ -1,7 +1,8 @@
 /* Libra for v1model: sums the gradients of hot parameters while they pass.
  *
  * A GRAD of a known job and worker is added to the cells of its lanes and acknowledged here; any
- * other packet, for whatever reason, goes on as ordinary IPv4, and the reason is counted.
+ * other packet, for whatever reason, goes on as ordinary IPv4, and the reason is counted. A DRAIN
+ * reads the sums, of this switch or, one after the other, of the switches of several racks.
  * docs/wire.md has the packets, docs/architecture.md the arithmetic. */
 #include <core.p4>
 #include <v1model.p4>
@@ -17,6 +18,7 @@
 #include "include/leading_one.p4"
 #include "include/lane.p4"
 #include "include/partner.p4"
+#include "include/drain.p4"
 #include "include/reply.p4"
 #include "include/forward.p4"
 
@@ -70,6 +72,7 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
     Open() open;
     Window() window;
     Partner() partner;
+    Drain() drain;
     Reply() reply;
     Forward() forward;
     counter(REASONS, CounterType.packets) reasons;
@@ -111,6 +114,8 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                 } else if (hdr.grad.isValid()) {
                     if (md.job_slot == 0) {
                         md.reason = REASON_NO_JOB;
+                    } else if (md.elsewhere == 1) {
+                        /* Its own switch has judged it, and counted why it goes on. */
                     } else if (hdr.libra.tag[31:20] != md.epoch) {
                         md.reason = REASON_WRONG_EPOCH;
                     } else if (md.role != ROLE_WORKER || hdr.ipv4.dst != md.server) {
@@ -132,32 +137,8 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                             md.lanes_do = LANES_ADD;
                         }
                     }
-                } else if (hdr.drain.isValid() && md.local == 1) {
-                    if (md.role != ROLE_SERVER || hdr.libra.tag[31:20] != md.epoch) {
-                        md.reason = REASON_DRAIN_REFUSED;
-                    } else if (((hdr.drain.row | SECOND_ROW) & ~(bit<16>)md.row_mask) != 0) {
-                        md.reason = REASON_UNKNOWN_ROW;
-                    } else if (hdr.drain.rows == 0 || hdr.drain.hops != 0
-                               || SECOND_MASK >= LANES
-                               || hdr.drain.format > FORMAT_FLOAT32) {
-                        md.reason = REASON_MALFORMED;
-                    } else if (SECOND_MASK != 0
-                               && standard_metadata.instance_type != INSTANCE_RESUBMITTED) {
-                        md.again = 1;
-                        md.lanes_do = LANES_READ_DIGITS;
-                        drain_row = md.row_base | hdr.libra.seq[ROW_BITS + 15:16];
-                    } else {
-                        md.reason = REASON_DRAINED;
-                        md.lanes_do = LANES_READ_DIGITS;
-                        if (hdr.drain.format == FORMAT_FLOAT32) {
-                            md.lanes_do = LANES_READ_FLOAT32;
-                        }
-                        drain_row = md.row_base | hdr.drain.row[ROW_BITS - 1:0];
-                        if (hdr.drain.rows > 1) {
-                            clone_preserving_field_list(CloneType.I2E, DRAIN_SESSION,
-                                                        KEEP_NOTHING);
-                        }
-                    }
+                } else if (md.local == 1 && (hdr.drain.isValid() || hdr.drained.isValid())) {
+                    drain.apply(hdr, md, standard_metadata, drain_row);
                 } else if (hdr.probe.isValid() && (hdr.libra.flags & FLAG_REPLY) == 0) {
                     if (md.role != ROLE_NONE) {
                         md.reason = REASON_PROBED;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -181,6 +182,31 @@ def test_every_row_comes_once(rows: set[int], data: st.DataObject, loss: float, 
     parts, _ = run(drain, ordered, digits)
     assert cells_of(parts) == expected(ordered, digits)
     assert drain.stats.rows == len(rows)
+
+
+def test_a_drain_of_several_switches() -> None:
+    """It goes to the first one, names the others, and the last one's answers count."""
+    sent = []
+
+    def script(packet: bytes, destination: int) -> Iterable[Datagram]:
+        sent.append((packet, destination))
+        row, rows, form = struct.unpack(">HHB", packet[16:21])
+        for each in range(row, row + rows):
+            cells = contents(each)
+            # A switch on the way does not answer; whoever does is not believed.
+            yield "10.0.1.254", drained(each, DrainFormat(form), {lane: 1 for lane in cells})
+            yield SWITCH, drained(each, DrainFormat(form), cells)
+
+    job = replace(JOB, chain=("10.0.1.254", "10.0.2.254"))
+    drain = Drain(job, ScriptedTransport(script), Codec(LAYOUT), PLACED)
+    parts, others = run(drain, [3, 4], [True, True])
+    assert cells_of(parts) == expected([3, 4], [True, True])
+    assert len(others.payloads) == 2
+    ((packet, destination),) = sent
+    assert destination == ipv4("10.0.1.254")
+    assert packet[16:] == struct.pack(
+        ">HHBBII", 3, 2, DrainFormat.DIGITS, 2, ipv4("10.0.2.254"), ipv4(SWITCH)
+    )
 
 
 def test_no_rows() -> None:

@@ -14,6 +14,8 @@
 #define RANK_BITS 7
 /* W, the packets that a worker may have in flight. */
 #define WINDOW_BITS 8
+/* Switches that a DRAIN may visit behind the first one. */
+#define MAX_HOPS 15
 
 /* Places for each job in the counter of reasons. */
 #define REASON_BITS 5
@@ -24,6 +26,6 @@
 #define WINDOW (1 << WINDOW_BITS)
 #define REASONS (1 << (JOB_SLOT_BITS + REASON_BITS))
 
-#define PROGRAM_VERSION 3
+#define PROGRAM_VERSION 4
 
 #endif

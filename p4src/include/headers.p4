@@ -68,6 +68,11 @@ header drained_h {
     bitmap_t used;
 }
 
+/* A switch that a DRAIN or PARTIAL still has to visit. */
+header hop_h {
+    ipv4_addr_t address;
+}
+
 header digits_h {
     bit<32> d1;
     bit<32> d0;
@@ -97,6 +102,7 @@ struct headers_t {
     drained_h  drained;
     digits_h[LANES]  digits;
     float32_h[LANES] floats;
+    hop_h[MAX_HOPS]  hops;
 }
 
 /* The digits of the key's second cell. */
@@ -115,6 +121,7 @@ struct metadata_t {
     bit<2>      lanes_do;
     bit<1>      escape;
     bit<1>      local;         /* addressed to this switch */
+    bit<1>      elsewhere;     /* a worker whose gradients another switch sums */
     bit<1>      forged;        /* the source address belongs to another port */
     bit<16>     rows;          /* all bits that are set in a row of a GRAD */
     reason_t    reason;

@@ -66,6 +66,11 @@ control LaneCells(in tag_t tag, in bit<2> lanes_do, in row_t row, in bit<1> sign
         d1 = partner[63:32];
         d0 = partner[31:0];
     }
+    /* What the switches before this one hold of the row. */
+    action add_carried() {
+        d1 = d1 + digits.d1;
+        d0 = d0 + digits.d0;
+    }
     action accumulate() {
         d1 = d1 + cell[63:32];
         d0 = d0 + cell[31:0];
@@ -94,6 +99,7 @@ control LaneCells(in tag_t tag, in bit<2> lanes_do, in row_t row, in bit<1> sign
         }
     }
     action join() {
+        digits.setInvalid();
         float32.setValid();
         float32.value = 0;
         exponent = 0;
@@ -122,8 +128,11 @@ control LaneCells(in tag_t tag, in bit<2> lanes_do, in row_t row, in bit<1> sign
                 accumulate();
             }
             store();
-        } else if (cell[95:64] == tag || has_partner == 1) {
+        } else if (cell[95:64] == tag || has_partner == 1 || digits.isValid()) {
             begin_with_partner();
+            if (digits.isValid()) {
+                add_carried();
+            }
             if (cell[95:64] == tag) {
                 accumulate();
             }

@@ -54,6 +54,16 @@ control Membership(in headers_t hdr, inout metadata_t md,
         md.role = ROLE_SERVER;
     }
 
+    /* The switch before this one on the way of a DRAIN. */
+    action relay() {
+        md.role = ROLE_SWITCH;
+    }
+
+    /* A worker in another rack: its packets pass here when its own switch has not added them. */
+    action elsewhere() {
+        md.elsewhere = 1;
+    }
+
     /* A member is known by its rank, its port and its address together. */
     table members {
         key = {
@@ -62,16 +72,18 @@ control Membership(in headers_t hdr, inout metadata_t md,
             standard_metadata.ingress_port: exact;
             hdr.ipv4.src: exact;
         }
-        actions = { worker; server; NoAction; }
+        actions = { worker; server; relay; elsewhere; NoAction; }
         size = MEMBERS;
         default_action = NoAction();
     }
 
     apply {
         if (jobs.apply().hit) {
-            /* A DRAIN that passes again was checked on its first pass and has no port of its own. */
+            /* What passes again was checked on its first pass and has no port of its own. */
             if (standard_metadata.instance_type == INSTANCE_NORMAL) {
                 members.apply();
+            } else if (hdr.libra.op == OP_PARTIAL) {
+                md.role = ROLE_SWITCH;
             } else {
                 md.role = ROLE_SERVER;
             }

@@ -1,8 +1,12 @@
 #ifndef LIBRA_PARSER_P4
 #define LIBRA_PARSER_P4
 
+#define EXTRACT_DIGITS(i) packet.extract(hdr.digits[i]);
+
 parser LibraParser(packet_in packet, out headers_t hdr, inout metadata_t md,
                    inout standard_metadata_t standard_metadata) {
+    bit<8> hops_left;
+
     state start {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
@@ -30,7 +34,8 @@ parser LibraParser(packet_in packet, out headers_t hdr, inout metadata_t md,
         packet.extract(hdr.libra);
         transition select(hdr.libra.version, hdr.libra.op, hdr.udp.length) {
             (LIBRA_VERSION, OP_GRAD, UDP_BYTES + LIBRA_BYTES + GRAD_BYTES): parse_grad;
-            (LIBRA_VERSION, OP_DRAIN, UDP_BYTES + LIBRA_BYTES + DRAIN_BYTES): parse_drain;
+            (LIBRA_VERSION, OP_DRAIN, _): parse_drain;
+            (LIBRA_VERSION, OP_PARTIAL, _): parse_partial;
             (LIBRA_VERSION, OP_PROBE, UDP_BYTES + LIBRA_BYTES + PROBE_BYTES): parse_probe;
             default: accept;
         }
@@ -41,7 +46,28 @@ parser LibraParser(packet_in packet, out headers_t hdr, inout metadata_t md,
     }
     state parse_drain {
         packet.extract(hdr.drain);
-        transition accept;
+        hops_left = hdr.drain.hops;
+        transition select(hops_left) {
+            0: accept;
+            default: parse_hop;
+        }
+    }
+    state parse_partial {
+        packet.extract(hdr.drained);
+        EACH_LANE(EXTRACT_DIGITS)
+        hops_left = hdr.drained.hops;
+        transition select(hops_left) {
+            0: accept;
+            default: parse_hop;
+        }
+    }
+    state parse_hop {
+        packet.extract(hdr.hops.next);
+        hops_left = hops_left - 1;
+        transition select(hops_left) {
+            0: accept;
+            default: parse_hop;
+        }
     }
     state parse_probe {
         packet.extract(hdr.probe);
@@ -61,6 +87,7 @@ control LibraDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.drained);
         packet.emit(hdr.digits);
         packet.emit(hdr.floats);
+        packet.emit(hdr.hops);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Packets that the switch answers itself: they go back to where they came from. */
+/* Packets that the switch answers itself: they go back to where they came from, or a row on to the
+ * next switch. */
 #ifndef LIBRA_REPLY_P4
 #define LIBRA_REPLY_P4
 
@@ -21,21 +22,28 @@ control Reply(inout headers_t hdr, in metadata_t md) {
         hdr.ipv4.total_len = IPV4_BYTES + UDP_BYTES + LIBRA_BYTES;
         turn_around();
     }
-    action drained(in bitmap_t touched) {
+    /* The sums of all switches: what goes to the server. */
+    action drained(in bitmap_t touched, in bit<16> bytes) {
         hdr.libra.op = OP_DRAINED;
-        hdr.drained.setValid();
-        hdr.drained.row = hdr.drain.row;
-        hdr.drained.format = hdr.drain.format;
-        hdr.drained.hops = hdr.drain.hops;
         hdr.drained.used = touched;
-        hdr.drain.setInvalid();
-        hdr.udp.length = UDP_BYTES + LIBRA_BYTES + DRAINED_BYTES;
-        hdr.ipv4.total_len = IPV4_BYTES + UDP_BYTES + LIBRA_BYTES + DRAINED_BYTES;
+        hdr.udp.length = UDP_BYTES + LIBRA_BYTES + DRAINED_BYTES + bytes;
+        hdr.ipv4.total_len = IPV4_BYTES + UDP_BYTES + LIBRA_BYTES + DRAINED_BYTES + bytes;
         turn_around();
+        hdr.ipv4.dst = md.server;
     }
-    action add_length(bit<16> bytes) {
-        hdr.udp.length = hdr.udp.length + bytes;
-        hdr.ipv4.total_len = hdr.ipv4.total_len + bytes;
+    /* The sums so far: the next switch adds its own. The ports stay those of the request. */
+    action partial(in bitmap_t touched) {
+        hdr.libra.op = OP_PARTIAL;
+        hdr.drained.used = touched;
+        hdr.drained.hops = hdr.drained.hops - 1;
+        bit<16> bytes = PARTIAL_BYTES + ((bit<16>)hdr.drained.hops << 2);
+        hdr.udp.length = UDP_BYTES + LIBRA_BYTES + bytes;
+        hdr.ipv4.total_len = IPV4_BYTES + UDP_BYTES + LIBRA_BYTES + bytes;
+        hdr.ipv4.src = hdr.ipv4.dst;
+        hdr.ipv4.dst = hdr.hops[0].address;
+        hdr.ipv4.ttl = 64;
+        hdr.udp.checksum = 0;
+        hdr.hops.pop_front(1);
     }
     action probed() {
         hdr.libra.flags = FLAG_REPLY;
@@ -54,18 +62,30 @@ control Reply(inout headers_t hdr, in metadata_t md) {
         bytes = bytes + cell_bytes; \
     }
 
+/* All lanes are there between switches, which parse one fixed header. */
+#define FILL_LANE(i) \
+    if (!hdr.digits[i].isValid()) { \
+        hdr.digits[i].setValid(); \
+        hdr.digits[i].d1 = 0; \
+        hdr.digits[i].d0 = 0; \
+    }
+
     apply {
         if (md.reason == REASON_AGGREGATED) {
             ack(0);
         } else if (md.reason == REASON_DUPLICATE) {
             ack(FLAG_DUPLICATE);
         } else if (md.reason == REASON_DRAINED) {
-            bit<16> cell_bytes = (hdr.drain.format == FORMAT_DIGITS) ? 16w8 : 16w4;
+            bit<16> cell_bytes = (hdr.drained.format == FORMAT_DIGITS) ? 16w8 : 16w4;
             bit<16> bytes = 0;
             bitmap_t touched = 0;
             EACH_LANE(CELL_LENGTH)
-            drained(touched);
-            add_length(bytes);
+            if (hdr.drained.hops == 0) {
+                drained(touched, bytes);
+            } else {
+                EACH_LANE(FILL_LANE)
+                partial(touched);
+            }
         } else if (md.reason == REASON_PROBED) {
             probed();
         }

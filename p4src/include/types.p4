@@ -30,6 +30,7 @@ const bit<4> OP_DRAIN = 3;
 const bit<4> OP_DRAINED = 4;
 const bit<4> OP_UPDATE = 5;
 const bit<4> OP_PROBE = 6;
+const bit<4> OP_PARTIAL = 7;           /* a row on its way from switch to switch */
 
 /* Flags. */
 const bit<8> FLAG_DUPLICATE = 0x01;
@@ -49,6 +50,7 @@ const bit<2> LANES_READ_FLOAT32 = 3;
 const bit<2> ROLE_NONE = 0;
 const bit<2> ROLE_WORKER = 1;
 const bit<2> ROLE_SERVER = 2;
+const bit<2> ROLE_SWITCH = 3;          /* the one before this one on the way of a DRAIN */
 
 /* What became of a Libra packet; an index of the counter `reasons`. */
 typedef bit<REASON_BITS> reason_t;
@@ -77,6 +79,7 @@ const bit<16> PROBE_BYTES = 12;
 const bit<16> DRAIN_BYTES = 6;
 const bit<16> GRAD_BYTES = LANES / 8 + LANES * 6;
 const bit<16> DRAINED_BYTES = 4 + LANES / 8;
+const bit<16> PARTIAL_BYTES = DRAINED_BYTES + 8 * LANES;
 
 /* The session that copies a DRAIN, so that its next row is read by the copy. */
 const bit<32> DRAIN_SESSION = 1;
