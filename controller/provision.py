@@ -28,14 +28,11 @@ from controller.tables import (
 from controller.targets import Program, Target
 from controller.tls import ClientTls
 from host_stack.errors import LibraError
-from host_stack.wire import REASONS_PER_SLOT, Reason
 
 WRITE_BATCH = 512
 """Updates of one Write: finsy waits ten seconds for its answer, however busy the machine is."""
 
 READY_TIMEOUT_S = 30.0
-
-_REASONS = {reason.value for reason in Reason}
 
 
 class ProvisionFailed(LibraError):
@@ -151,26 +148,3 @@ async def provision_job(switch: fy.Switch, membership: Membership, program: Prog
     await write(switch, job_entities(switch.p4info, membership, program.layout.lanes))
     group = group_entities(switch.p4info, membership.multicast())
     await write(switch, [*group, membership.job_entry()])
-
-
-async def read_all_reasons(switch: fy.Switch) -> dict[tuple[int, str], int]:
-    """What became of Libra packets since the program was loaded: by (job slot, reason).
-
-    Slot 0 is that of no known job.
-    """
-    counts: dict[tuple[int, str], int] = {}
-    counters = switch.read(fy.P4CounterEntry("LibraIngress.reasons"))
-    async for entry in counters:  # type: ignore[attr-defined]  # finsy annotates a coroutine
-        slot, reason = divmod(entry.index or 0, REASONS_PER_SLOT)
-        if reason in _REASONS:
-            counts[slot, Reason(reason).name.lower()] = entry.packet_count
-    return counts
-
-
-async def read_reasons(switch: fy.Switch, slot: int) -> dict[str, int]:
-    """What became of Libra packets, by reason: of the job in `slot` and of no known job."""
-    counts = {reason.name.lower(): 0 for reason in Reason}
-    for (owner, reason), packets in (await read_all_reasons(switch)).items():
-        if owner in {0, slot}:
-            counts[reason] += packets
-    return counts

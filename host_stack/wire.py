@@ -67,3 +67,4 @@ class Reason(IntEnum):
     TTL_EXPIRED = 14
     UNKNOWN_ROW = 15
     EARLY = 16
+    THROTTLED = 17

@@ -76,6 +76,10 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
     Reply() reply;
     Forward() forward;
     counter(REASONS, CounterType.packets) reasons;
+    /* Where foreign packets come in, and how many probes each port may have answered. */
+    counter(PORTS, CounterType.packets) foreign_at;
+    meter(PORTS, MeterType.packets) probes_at;
+    bit<2> colour;
     EACH_LANE(LANE_INSTANCES)
     row_t drain_row;
     row_t row;
@@ -142,6 +146,10 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
                 } else if (hdr.probe.isValid() && (hdr.libra.flags & FLAG_REPLY) == 0) {
                     if (md.role != ROLE_NONE) {
                         md.reason = REASON_PROBED;
+                        probes_at.execute_meter((bit<32>)standard_metadata.ingress_port, colour);
+                        if (colour == METER_RED) {
+                            md.reason = REASON_THROTTLED;
+                        }
                     } else if (md.local == 1) {
                         md.reason = (md.job_slot == 0) ? REASON_NO_JOB : REASON_FOREIGN;
                     }
@@ -164,12 +172,17 @@ control LibraIngress(inout headers_t hdr, inout metadata_t md,
             }
             if (md.again == 1) {
                 resubmit_preserving_field_list(KEEP_PARTNERS);
+            } else if (md.reason == REASON_THROTTLED) {
+                mark_to_drop(standard_metadata);
             } else {
                 forward.apply(hdr, md, standard_metadata);
             }
         }
         if (md.reason != REASON_NONE) {
             reasons.count((bit<32>)(md.job_slot ++ md.reason));
+            if (md.reason == REASON_FOREIGN) {
+                foreign_at.count((bit<32>)standard_metadata.ingress_port);
+            }
         }
     }
 }

@@ -11,13 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from controller.artifacts import Artifact
-from controller.provision import (
-    connected,
-    network_entities,
-    provision_job,
-    read_reasons,
-    write,
-)
+from controller.counters import read_reasons
+from controller.provision import connected, network_entities, provision_job, write
 from controller.tables import Attachment, Forward, Local, Membership
 from controller.targets import find_target
 from host_stack.codec import Codec, Records, drain_dtype, fill_header

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from controller.artifacts import Artifact
-from controller.provision import connected, provision_job, provision_network, read_reasons
+from controller.counters import read_reasons
+from controller.provision import connected, provision_job, provision_network
 from controller.tables import Attachment, Forward, Local, Membership
 from controller.targets import find_target
 from host_stack.codec import DRAIN, PROBE, Codec, Records, fill_header

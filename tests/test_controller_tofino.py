@@ -11,13 +11,8 @@ import numpy as np
 import pytest
 
 from controller.artifacts import Artifact
-from controller.provision import (
-    ProvisionFailed,
-    connected,
-    provision_job,
-    provision_network,
-    read_reasons,
-)
+from controller.counters import read_reasons
+from controller.provision import ProvisionFailed, connected, provision_job, provision_network
 from controller.tables import Attachment, Forward, Local, Membership
 from controller.targets import find_target
 from controller.targets.tofino_output import TofinoProgram

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from controller.artifacts import Artifact, program_with
-from controller.provision import connected, provision_job, provision_network, read_reasons
+from controller.counters import read_reasons
+from controller.provision import connected, provision_job, provision_network
 from controller.tables import Attachment, Forward, Local, Membership
 from controller.targets import find_target
 from host_stack.job import Job

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 
+from controller.counters import PROBE_BURST, limit_probes
+from controller.provision import connected
+from controller.targets import find_target
 from host_stack.codec import DRAIN, HEADER, PROBE, fill_header
 from host_stack.fixedpoint import join_digits, split_digits, to_fixed, to_float32
 from host_stack.layout import SERVER_RANK
@@ -367,6 +372,26 @@ def test_probe_tells_the_layout(switch: SwitchUnderTest) -> None:
     assert answer["epoch"] == 1
     assert answer["header"]["flags"] == Flag.REPLY
     assert switch.probe(2, 5) == []
+
+
+def test_probes_are_limited(switch: SwitchUnderTest) -> None:
+    """Of a burst at one port some are answered; other ports, and gradients, do not suffer."""
+
+    async def limit() -> int:
+        target = find_target(switch.target)
+        async with connected(switch.address, target, switch.artifact, fresh=False) as connection:
+            written = await limit_probes(connection, [2, 3])
+            assert await limit_probes(connection, [2, 3]) == 0  # read back and left alone
+            return written
+
+    assert asyncio.run(limit()) == 2
+    answered = sum(len(switch.probe(2, 0)) for _ in range(5 * PROBE_BURST))
+    assert PROBE_BURST <= answered < 5 * PROBE_BURST
+    assert switch.reasons()["throttled"] == 5 * PROBE_BURST - answered
+    assert len(switch.probe(3, 1)) == 1
+    lanes = switch.artifact.layout.lanes
+    record = switch.grad(0, np.zeros(lanes, np.int64), np.ones(lanes, np.float32))
+    assert is_ack(switch.push(0, record), 0)
 
 
 def test_update_reaches_every_worker_once(switch: SwitchUnderTest) -> None:

@@ -24,6 +24,7 @@
 #define JOBS (1 << JOB_SLOT_BITS)
 #define MEMBERS (1 << (JOB_SLOT_BITS + RANK_BITS))
 #define WINDOW (1 << WINDOW_BITS)
+#define PORTS 512
 #define REASONS (1 << (JOB_SLOT_BITS + REASON_BITS))
 
 #define PROGRAM_VERSION 4

@@ -64,6 +64,9 @@ control Membership(in headers_t hdr, inout metadata_t md,
         md.elsewhere = 1;
     }
 
+    /* What came from each member, whatever became of it. */
+    direct_counter(CounterType.packets) from_members;
+
     /* A member is known by its rank, its port and its address together. */
     table members {
         key = {
@@ -74,6 +77,7 @@ control Membership(in headers_t hdr, inout metadata_t md,
         }
         actions = { worker; server; relay; elsewhere; NoAction; }
         size = MEMBERS;
+        counters = from_members;
         default_action = NoAction();
     }
 

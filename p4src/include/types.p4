@@ -71,6 +71,10 @@ const reason_t REASON_BAD_CHECKSUM = 13;
 const reason_t REASON_TTL_EXPIRED = 14;
 const reason_t REASON_UNKNOWN_ROW = 15;
 const reason_t REASON_EARLY = 16;
+const reason_t REASON_THROTTLED = 17;
+
+/* What a meter says of a packet that is too much. */
+const bit<2> METER_RED = 2;
 
 const bit<16> IPV4_BYTES = 20;
 const bit<16> UDP_BYTES = 8;
