@@ -111,6 +111,14 @@ def run(
     link_mbps: Annotated[
         float, typer.Option(help="Rate of every link, each way, in Mbit/s.")
     ] = DEFAULTS.link_mbps,
+    topology: Annotated[
+        str,
+        typer.Option(
+            help="star: one switch; leaf-spine: a rack of hosts below each leaf, which sums for it."
+        ),
+    ] = DEFAULTS.topology,
+    leaves: Annotated[int, typer.Option(help="Leaf switches of a leaf-spine.")] = DEFAULTS.leaves,
+    spines: Annotated[int, typer.Option(help="Spine switches of one.")] = DEFAULTS.spines,
     hot: Annotated[
         int | None,
         typer.Option(help="Hot keys on the switch; default: what saves most bytes."),
@@ -208,6 +216,9 @@ def run(
         target=target,
         link_mbps=link_mbps,
         lanes=lanes,
+        topology=topology,
+        leaves=leaves,
+        spines=spines,
         hot=hot,
         placement=placement,
         fraction_bits=fraction_bits,

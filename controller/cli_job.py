@@ -220,4 +220,9 @@ def show_job(info: Any, *, as_json: bool) -> None:
         f"switch {spec.switch}, slot {info.slot}, rows {info.row_base} to "
         f"{info.row_base + info.rows - 1}, group {spec.group}"
     )
+    for seat in info.chain:
+        typer.echo(
+            f"before it {seat.switch}, slot {seat.slot}, rows {seat.row_base} to "
+            f"{seat.row_base + seat.rows - 1}"
+        )
     typer.echo(f"server {spec.server}, workers {', '.join(spec.workers) or 'not declared yet'}")

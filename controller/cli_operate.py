@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 
 from controller.cli_connection import (
@@ -66,9 +67,10 @@ def stats(
     tls: Tls = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count packets by reason, of each job at each switch, since its program was loaded.
+    """Count packets: by reason, of each job at each switch; by worker; foreign ones by port.
 
-    Job 0 stands for packets of no known job.
+    Since the program of a switch was loaded, of workers since these were installed. Job 0 stands
+    for packets of no known job.
     """
     operator = operator_of(controller, tls)
 
@@ -78,7 +80,7 @@ def stats(
     if as_json:
         repeated(lambda: print_json(stats_fields(ask())), watch)
     else:
-        shown(lambda: stats_table(ask()), watch)
+        shown(lambda: Group(*stats_tables(ask())), watch)
 
 
 def stats_fields(reply: Any) -> dict[str, Any]:
@@ -90,11 +92,43 @@ def stats_fields(reply: Any) -> dict[str, Any]:
             for each in reply.counts
         ],
         "missing": list(reply.missing),
+        "members": [
+            {
+                "switch": each.switch,
+                "job": each.job,
+                "worker": None if each.worker == SERVER_RANK else each.worker,
+                "port": each.port,
+                "address": each.address,
+                "packets": each.packets,
+            }
+            for each in reply.members
+        ],
+        "foreign": [
+            {"switch": each.switch, "port": each.port, "packets": each.packets}
+            for each in reply.foreign
+        ],
     }
 
 
-def stats_table(reply: Any) -> Table:
-    """Counters for people; a line for each reason, and switches that could not be read."""
+def stats_tables(reply: Any) -> Iterator[Table]:
+    """Counters for people; tables that would be empty are left out."""
+    yield reasons_table(reply)
+    members = Table("switch", "job", "member", "address", "port", "packets")
+    for each in sorted(reply.members, key=lambda each: (each.switch, each.job, each.worker)):
+        who = "server, switch" if each.worker == SERVER_RANK else f"worker {each.worker}"
+        port, packets = str(each.port), f"{each.packets:,}"
+        members.add_row(each.switch, str(each.job), who, each.address, port, packets)
+    if reply.members:
+        yield members
+    foreign = Table("switch", "port", "foreign packets")
+    for each in reply.foreign:
+        foreign.add_row(each.switch, str(each.port), f"{each.packets:,}")
+    if reply.foreign:
+        yield foreign
+
+
+def reasons_table(reply: Any) -> Table:
+    """A line for each reason, and switches that could not be read."""
     table = Table("switch", "job", "reason", "packets", "share")
     totals: Counter[tuple[str, int]] = Counter()
     for each in reply.counts:
@@ -135,16 +169,21 @@ def dump(
     windows: Annotated[
         bool, typer.Option("--windows", help="Sequence windows of the workers too.")
     ] = False,
+    switch: Annotated[
+        str, typer.Option(help="One that sums for the job; default: the one of its server.")
+    ] = "",
     controller: Controller = None,
     tls: Tls = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read cells, sequence windows and the open round of a job out of its switch.
+    """Read cells, sequence windows and the open round of a job out of a switch.
 
     A sum is told in units of 2^-F, as `value` with F of the job.
     """
     operator = operator_of(controller, tls)
-    reply = operator.dump(checked(job, "job"), checked(row, "row"), rows, windows=windows)
+    reply = operator.dump(
+        checked(job, "job"), checked(row, "row"), rows, windows=windows, switch=switch
+    )
     bits = operator.describe(job).spec.fraction_bits
     if as_json:
         print_json(dump_fields(reply, bits))

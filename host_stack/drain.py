@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,17 +71,19 @@ class Drain:
         codec: Codec,
         placed: MaskArray,
         stats: DrainStats | None = None,
+        chain: Sequence[str] = (),
     ) -> None:
         """Drain the rows of a placement, of which bool[rows, lanes] `placed` tells the cells.
 
-        Statistics are added to `stats`.
+        Statistics are added to `stats`. Switches of `chain` (IPv4) are visited before the job's.
         """
         self._job = job
         self._transport = transport
         self._codec = codec
         self._placed = placed
+        self._chain = chain
         self._switch = ipv4(job.switch)
-        self._path = np.array([ipv4(each) for each in (*job.chain, job.switch)], np.uint32)
+        self._path = np.array([ipv4(each) for each in (*chain, job.switch)], np.uint32)
         self._rtt = RttEstimator(max_rto_s=MAX_RTO_S)
         self.stats = DrainStats() if stats is None else stats
 
@@ -135,7 +137,7 @@ class Drain:
     @property
     def _asked(self) -> str:
         """The switches that are asked, for an error."""
-        behind = f" (behind {', '.join(self._job.chain)})" if self._job.chain else ""
+        behind = f" (behind {', '.join(self._chain)})" if self._chain else ""
         return self._job.switch + behind
 
     def _ask(self, state: _Pending, tag: int) -> bool:

@@ -53,7 +53,14 @@ class HotPath:
         self._codec = Codec(job.layout)
         self._group = ipv4(job.group)
         self._hot_keys = self._placement.keys.astype(np.int64)
-        self._drain = Drain(self._job, transport, self._codec, self._placement.placed, stats.drain)
+        self._drain = Drain(
+            self._job,
+            transport,
+            self._codec,
+            self._placement.placed,
+            stats.drain,
+            incarnation.chain,
+        )
         self._fallback = Fallback(
             self._job, self._placement, aggregator_of, transport, self._codec, stats.fallback
         )

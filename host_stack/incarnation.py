@@ -17,7 +17,9 @@ from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import EPOCH_BITS, MAX_EPOCH, MAX_ROUND
 from host_stack.placement import Placement
 from host_stack.standing import Standing
+from host_stack.transport import ipv4
 from host_stack.wake import Wake
+from host_stack.wire import MAX_HOPS
 
 MAX_PLACEMENT_BYTES = 64 << 20
 
@@ -47,6 +49,8 @@ class Incarnation:
         placement: where the hot keys are.
         planned: another placement waits for the next epoch. The server asks for that when it
             costs least, between two rounds.
+        chain: IPv4 addresses of the switches of other racks that sum for the job in this epoch; a
+            drain visits them, in this order, before the job's own. Workers need not know it.
     """
 
     epoch: int
@@ -55,6 +59,7 @@ class Incarnation:
     version: int
     placement: Placement
     planned: bool = False
+    chain: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.epoch <= MAX_EPOCH:
@@ -62,6 +67,12 @@ class Incarnation:
         if not 0 <= self.round <= MAX_ROUND:
             raise BadInput(f"round {self.round}: allowed are 0 to {MAX_ROUND}")
         check_fraction_bits(self.fraction_bits)
+        if len(self.chain) > MAX_HOPS:
+            raise BadInput(
+                f"{len(self.chain)} switches before the last one: allowed are {MAX_HOPS}"
+            )
+        for address in self.chain:
+            ipv4(address)
 
     @cached_property
     def _placement_bytes(self) -> bytes:

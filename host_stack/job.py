@@ -14,7 +14,6 @@ from host_stack.fixedpoint import check_fraction_bits
 from host_stack.jsonfile import read_json_object
 from host_stack.layout import MAX_EPOCH, MAX_KEYS, MAX_WORKERS, Layout
 from host_stack.transport import ipv4
-from host_stack.wire import MAX_HOPS
 
 DEFAULT_TIMEOUTS_S: Final = {"push": 10.0, "drain": 5.0, "commit": 60.0}
 """Seconds without progress after which a push, a drain or the wait for a commit fails.
@@ -38,9 +37,7 @@ class Job:
         layout: sizes of the switch program.
         workers: IPv4 addresses by rank.
         server: IPv4 address of the parameter server.
-        switch: IPv4 address of the last switch of a drain, at which the server hangs.
-        chain: of the switches of other racks that sum for this job; a drain visits them, in this
-            order, before `switch`.
+        switch: IPv4 address of the switch at which the server hangs: drains end there.
         group: IPv4 multicast group of UPDATEs.
         scheduler: address and port of the ps-lite scheduler.
         transport: "batch" (the fast path) or "scapy".
@@ -61,7 +58,6 @@ class Job:
     scheduler: tuple[str, int]
     transport: str = "batch"
     drain_digits: bool = False
-    chain: tuple[str, ...] = ()
     timeouts_s: dict[str, float] = field(default_factory=lambda: dict(DEFAULT_TIMEOUTS_S))
     key_file: str = ""
 
@@ -104,11 +100,7 @@ class Job:
         return replace(self, epoch=epoch, fraction_bits=fraction_bits)
 
     def _check_addresses(self) -> None:
-        if len(self.chain) > MAX_HOPS:
-            raise BadInput(
-                f"{len(self.chain)} switches before {self.switch}: allowed are {MAX_HOPS}"
-            )
-        hosts = Counter((*self.workers, self.server, self.switch, *self.chain))
+        hosts = Counter((*self.workers, self.server, self.switch))
         for address in (*hosts, self.group):
             ipv4(address)
         address, owners = hosts.most_common(1)[0]
@@ -147,7 +139,6 @@ class Job:
                     "layout": Layout.from_fields(fields["layout"]),
                     "workers": tuple(fields["workers"]),
                     "scheduler": (str(host), int(port)),
-                    "chain": tuple(fields.get("chain", ())),
                 }
             )
         except (ValueError, KeyError, TypeError) as error:

@@ -12,7 +12,7 @@ from controller.tls import ClientTls
 from softswitch.p4runtime.server import P4RuntimeServer
 from softswitch.p4runtime.tls import TlsFiles
 from tests.certificates import Authority
-from tests.controller_process import embedded_switch, host_mac
+from tests.controller_process import embedded_switch, host_mac, restarted
 
 UPLINK = 100
 """Port of a leaf towards spine 0; the next spine is one further."""
@@ -53,10 +53,13 @@ class Fabric:
         link_bytes: by (switch, port), what left there.
     """
 
-    def __init__(self, inventory: Inventory, servers: dict[str, P4RuntimeServer]) -> None:
+    def __init__(
+        self, inventory: Inventory, servers: dict[str, P4RuntimeServer], stack: ExitStack
+    ) -> None:
         self.inventory = inventory
         self.ports = {host.ip: number for number, host in enumerate(inventory.hosts, 1)}
         self.servers = servers
+        self._stack = stack
         self.link_bytes: dict[tuple[str, int], int] = {}
         self._places = {
             number: (host.switch, host.port) for number, host in enumerate(inventory.hosts, 1)
@@ -73,7 +76,9 @@ class Fabric:
         waiting = deque([(self._places[port], frame)])
         while waiting:
             (switch, at), raw = waiting.popleft()
-            for leaving, sent in self.servers[switch].dataplane.inject(at, raw):
+            if (dataplane := self.servers[switch].dataplane) is None:
+                continue
+            for leaving, sent in dataplane.inject(at, raw):
                 end = (switch, leaving)
                 self.link_bytes[end] = self.link_bytes.get(end, 0) + len(sent)
                 if end in self._links:
@@ -81,6 +86,10 @@ class Fabric:
                 elif end in self._numbers:
                     out.append((self._numbers[end], sent))
         return out
+
+    def restart(self, switch: str) -> None:
+        """Let a switch die and come back empty."""
+        self.servers[switch] = self._stack.enter_context(restarted(self.servers[switch]))
 
 
 @contextmanager
@@ -100,4 +109,4 @@ def fabric(inventory: Inventory, authority: Authority | None = None) -> Iterator
             replace(switch, address=servers[switch.name].address, tls=files)
             for switch in inventory.switches
         )
-        yield Fabric(replace(inventory, switches=switches), servers)
+        yield Fabric(replace(inventory, switches=switches), servers, stack)

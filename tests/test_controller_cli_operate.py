@@ -103,11 +103,22 @@ def test_the_work_of_an_operator(
 
     _push_one(job, switch.dataplane, seq=7)
     _push_one(replace(job, job=9), switch.dataplane, seq=1)
-    counts = {
-        (each["job"], each["reason"]): each["packets"] for each in told(libra, "stats")["counts"]
+    _push_one(replace(job, workers=job.workers[1:]), switch.dataplane, seq=1)  # not its rank
+    stats = told(libra, "stats")
+    counts = {(each["job"], each["reason"]): each["packets"] for each in stats["counts"]}
+    assert counts == {(1, "aggregated"): 1, (1, "foreign"): 1, (0, "no_job"): 1}
+    from_members = {
+        (each["worker"], each["address"], each["port"]): each["packets"]
+        for each in stats["members"]
     }
-    assert counts == {(1, "aggregated"): 1, (0, "no_job"): 1}
-    assert "aggregated" in libra("stats", "--job", "1", "--switch", "s1")[1]
+    assert from_members == {(None, job.server, 1): 0} | {
+        (rank, address, 2 + rank): 1 - rank for rank, address in enumerate(job.workers)
+    }
+    assert stats["foreign"] == [{"switch": "s1", "port": 3, "packets": 1}]
+    out = libra("stats", "--job", "1", "--switch", "s1")[1]
+    assert "aggregated" in out
+    assert "worker 1" in out
+    assert "foreign packets" in out
 
     dumped = told(libra, "dump", "--job", "1", "--rows", "2", "--windows")
     assert dumped["cells"] == [

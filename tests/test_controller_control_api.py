@@ -398,5 +398,5 @@ def test_rows_that_a_deleted_job_has_used_begin_in_another_epoch(tmp_path: Path)
 
     assert asyncio.run(use()) == (7, 8)
     store.forget_spent("s1")
-    assert store.spent_epoch("s1", 1, controller.job(2).record.block) == 0
+    assert store.spent_epoch(controller.job(2).record.seat_on("s1")) == 0
     store.close()

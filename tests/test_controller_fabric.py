@@ -9,14 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from controller.artifacts import Artifact
+from controller.daemon.controller import Ask, Controller
+from controller.daemon.job_record import JobRecord, Placed
+from controller.daemon.store import Store
 from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.client import JobIncarnations
 from controller.jobapi.operator import Operator, spec_of
+from controller.placing.blocks import Block
 from controller.tls import ClientTls
 from host_stack.codec import DRAIN, Codec, fill_header
 from host_stack.incarnation import Incarnation
@@ -35,7 +40,7 @@ from tests.controller_process import (
     guarded_controller,
     socket_path,
 )
-from tests.fabric import Fabric, fabric, leaf_spine
+from tests.fabric import UPLINK, Fabric, fabric, leaf_spine
 from tests.job_in_memory import MemoryJob, random_pushes
 from tests.memory_network import MemoryNetwork, frame
 from tests.test_job import NUM_KEYS, F, expected
@@ -47,6 +52,8 @@ pytestmark = [
 ]
 HOT = 500
 ROUNDS = 3
+PATIENT_S = {"push": 120.0, "drain": 120.0, "commit": 240.0}
+"""A switch that was lost has to be set up by a busy machine."""
 LAYOUT = Artifact.load().layout
 
 
@@ -127,6 +134,7 @@ def hosted(number: int, server: str, workers: list[str]) -> Callable[[Job], Job]
             switch="127.0.9.1",
             group=f"239.1.1.{number}",
             scheduler=(server, job.scheduler[1]),
+            timeouts_s=PATIENT_S,
         )
 
     return at
@@ -259,13 +267,24 @@ def test_two_jobs_train_at_once_in_two_racks(tmp_path: Path) -> None:
         assert [operator.wait_ready(number, 1, WAIT_S).epoch for number in (1, 2)] == [1, 1]
         assert all(switch.written == 0 for switch in operator.switches())
         counts = {(each.switch, each.job, each.reason) for each in operator.stats().counts}
-        assert {("leaf0", 1, "aggregated"), ("leaf1", 2, "aggregated")} <= counts
+        # Each leaf sums for its own workers of both jobs; what forged packets reach is refused.
+        for leaf in ("leaf0", "leaf1"):
+            assert {(leaf, number, "aggregated") for number in (1, 2)} <= counts
+            assert {(leaf, number, "drained") for number in (1, 2)} <= counts
         assert {("leaf0", 1, "foreign"), ("leaf1", 2, "foreign")} <= counts
-        assert ("leaf0", 2, "aggregated") not in counts
+        assert not any(switch == "spine0" and job for switch, job, _ in counts)
 
 
-def server_bytes(leaves: dict[str, list[str]], tmp_path: Path) -> int:
-    """Bytes that reach the server of a job with four workers, and what they trained is right."""
+class Measured(NamedTuple):
+    """Bytes of a job with one server: in at the server, up from the leaves, and rows drained."""
+
+    server: int
+    up: int
+    counters: dict[str, int]
+
+
+def measured(leaves: dict[str, list[str]], tmp_path: Path) -> Measured:
+    """Train a job with every host but the first as a worker; what it trained is right."""
     server, *_ = leaves["leaf0"]
     workers = [host for hosts in leaves.values() for host in hosts if host != server]
     tmp_path.mkdir()
@@ -273,18 +292,105 @@ def server_bytes(leaves: dict[str, list[str]], tmp_path: Path) -> int:
         plane = SharedDataPlane(found)
         job = RackJob(1, server, sorted(workers), found, plane, process, seed=31)
         assert job.run() == expected(job.pushes).tobytes()
-        return found.link_bytes["leaf0", 1]
+        up = sum(found.link_bytes.get((leaf, UPLINK), 0) for leaf in leaves if leaf != "leaf0")
+        return Measured(found.link_bytes["leaf0", 1], up, job.memory.outcome.counters)
 
 
 def test_the_server_link_does_not_see_racks(tmp_path: Path) -> None:
-    """All gradients for a server meet at its leaf: its link carries sums, whatever the racks."""
+    """Leaves add up in flight: the server's link carries each row once, whatever the racks."""
     one = {"leaf0": ["127.0.13.1", *(f"127.0.13.{n}" for n in range(2, 6))]}
     three = {
         "leaf0": ["127.0.13.1", "127.0.13.2"],
         "leaf1": ["127.0.13.3", "127.0.13.4"],
         "leaf2": ["127.0.13.5"],
     }
+    few, many = measured(one, tmp_path / "one"), measured(three, tmp_path / "three")
+    assert few.up == 0
+    assert few.counters["drained_rows"] == many.counters["drained_rows"] > 0
     # What is asked or sent again on a busy machine is little beside the sums.
-    assert server_bytes(three, tmp_path / "three") == pytest.approx(
-        server_bytes(one, tmp_path / "one"), rel=0.1
-    )
+    assert many.server == pytest.approx(few.server, rel=0.1)
+
+
+def test_uplinks_do_not_see_workers(tmp_path: Path) -> None:
+    """A leaf sums for its workers: of eight in a rack no more goes up than of one."""
+
+    def rack(workers: int) -> dict[str, list[str]]:
+        away = [f"127.0.14.{n}" for n in range(3, 3 + workers)]
+        return {"leaf0": ["127.0.14.1", "127.0.14.2"], "leaf1": away}
+
+    one, eight = measured(rack(1), tmp_path / "one"), measured(rack(8), tmp_path / "eight")
+    # More workers touch more rows; of a row the same bytes go up.
+    rows = eight.counters["drained_rows"] / one.counters["drained_rows"]
+    assert rows < 2
+    assert eight.up < 1.2 * rows * one.up
+
+
+def test_a_leaf_that_forgets_takes_the_job_to_another_epoch(tmp_path: Path) -> None:
+    """Its sums are lost, so the round is pushed again on all leaves; the model keeps its bits."""
+    leaves = {
+        "leaf0": ["127.0.15.1", "127.0.15.2"],
+        "leaf1": ["127.0.15.3", "127.0.15.4"],
+        "leaf2": ["127.0.15.5"],
+    }
+    with fabric(leaf_spine(leaves)) as found, controlled(found, tmp_path) as process:
+        plane = SharedDataPlane(found)
+        workers = [*leaves["leaf0"][1:], *leaves["leaf1"], *leaves["leaf2"]]
+        job = RackJob(1, "127.0.15.1", workers, found, plane, process, seed=33)
+        operator = Operator(process.address, WAIT_S)
+        before = operator.describe(1)
+        assert [seat.switch for seat in before.chain] == ["leaf1", "leaf2"]
+        assert job.memory.controller.incarnation.chain == ("127.0.9.2", "127.0.9.3")
+        passed = []
+
+        def forget() -> None:
+            passed.append(None)
+            if len(passed) == 70:
+                found.restart("leaf1")
+
+        plane.before = forget
+        assert job.run() == expected(job.pushes).tobytes()
+        after = operator.wait_ready(1, 1, WAIT_S)
+        assert after.epoch > before.epoch
+        assert after.state == before.state
+
+
+def test_workers_may_move_to_other_racks(tmp_path: Path) -> None:
+    """Seats are given where workers hang, kept while they do, and free afterwards."""
+    leaves = {f"leaf{n}": [f"127.0.16.{10 * n + h}" for h in range(1, 4)] for n in range(3)}
+    store = Store(tmp_path / "state.sqlite")
+    controller = Controller(leaf_spine(leaves), store)
+    try:
+        record = JobRecord(
+            job=1, fraction_bits=F, num_keys=NUM_KEYS, workers=(), server="127.0.16.1",
+            group="239.1.1.1", scheduler=("127.0.16.1", 9700), switch="", placed=Placed.JOB,
+            slot=0, block=Block(0, 1), group_id=0,
+        )  # fmt: skip
+        job = controller.create(Ask(record, 64, None))
+        other = controller.create(
+            Ask(replace(record, job=2, group="239.1.1.2", workers=("127.0.16.12",)), 128, None)
+        )
+        assert other.needed == {"leaf0", "leaf1"}
+        assert job.needed == {"leaf0"}
+        controller.declare(1, ("127.0.16.2", "127.0.16.11"))
+        (seat,) = job.record.chain
+        assert (seat.switch, seat.slot, seat.block) == ("leaf1", 2, Block(128, 64))
+        assert controller.rows_of("leaf1").free_rows == LAYOUT.rows - 128 - 64
+        controller.declare(1, ("127.0.16.11", "127.0.16.21"))
+        assert [each.switch for each in job.record.chain] == ["leaf1", "leaf2"]
+        assert job.record.chain[0] == seat
+        job.take("the job begins")
+        for name in ("leaf0", "leaf1"):
+            job.settle(name)
+        assert job.current is None
+        job.settle("leaf2")
+        assert job.current is not None
+        assert job.current.chain == ("127.0.9.2", "127.0.9.3")
+        controller.declare(1, ("127.0.16.2",))
+        assert job.record.chain == ()
+        assert controller.rows_of("leaf2").free_rows == LAYOUT.rows
+        # What leaf1 has seen of the job is remembered for whoever comes next.
+        assert store.spent_epoch(seat) == 1
+        again, _ = store.jobs()[0]
+        assert again == job.record
+    finally:
+        store.close()

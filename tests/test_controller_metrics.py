@@ -48,7 +48,8 @@ def test_jobs_and_rooms(tmp_path: Path) -> None:
     async def use() -> dict[str, dict[tuple[str, ...], float]]:
         controller = Controller(star("127.0.0.1:9", HOSTS), store)
         job = controller.create(read_ask(creation(7, hot=100)))
-        job.settle(job.take("a test"))
+        job.take("a test")
+        job.settle("s1")
         counts = np.zeros(256, np.int64)
         job.report(Standing(5, 1000, 20, 2.5e6, counts))
         return (await take(controller, access)).values

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -197,8 +196,8 @@ def test_a_drain_of_several_switches() -> None:
             yield "10.0.1.254", drained(each, DrainFormat(form), {lane: 1 for lane in cells})
             yield SWITCH, drained(each, DrainFormat(form), cells)
 
-    job = replace(JOB, chain=("10.0.1.254", "10.0.2.254"))
-    drain = Drain(job, ScriptedTransport(script), Codec(LAYOUT), PLACED)
+    chain = ("10.0.1.254", "10.0.2.254")
+    drain = Drain(JOB, ScriptedTransport(script), Codec(LAYOUT), PLACED, chain=chain)
     parts, others = run(drain, [3, 4], [True, True])
     assert cells_of(parts) == expected([3, 4], [True, True])
     assert len(others.payloads) == 2

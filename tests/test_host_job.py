@@ -24,9 +24,8 @@ JOB = Job(
 def test_files_hold_the_job(tmp_path: Path) -> None:
     """What was saved is loaded, types included."""
     path = tmp_path / "job.json"
-    for job in (JOB, replace(JOB, chain=("10.0.1.254", "10.0.2.254"))):
-        job.save(path)
-        assert Job.load(path) == job
+    JOB.save(path)
+    assert Job.load(path) == JOB
 
 
 @pytest.mark.parametrize(
@@ -46,8 +45,6 @@ def test_files_hold_the_job(tmp_path: Path) -> None:
         ({"server": "ps0"}, "'ps0' is not an IPv4 address"),
         ({"server": "10.0.0.1 10.0.0.2"}, "is not an IPv4 address"),
         ({"switch": "10.254"}, "'10.254' is not an IPv4 address"),
-        ({"chain": ("10.0.0.254",)}, "10.0.0.254 is the address of 2"),
-        ({"chain": tuple(f"10.0.2.{i}" for i in range(1, 17))}, "16 switches .*: allowed are 15"),
         ({"group": ""}, "'' is not an IPv4 address"),
         ({"group": "10.0.0.9"}, "10.0.0.9"),
         ({"scheduler": ("10.0.0.1", 65536)}, "65536"),

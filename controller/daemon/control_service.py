@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import finsy as fy
 
+from controller.counters import read_all_reasons, read_foreign, read_members
 from controller.daemon.codes import MAX_CALL_S, Context, answered, once
 from controller.daemon.controller import Controller
 from controller.daemon.dump import Dump
@@ -20,7 +22,7 @@ from controller.daemon.messages import (
 )
 from controller.errors import NotNow
 from controller.jobapi import control_pb2, control_pb2_grpc
-from controller.provision import ProvisionFailed, read_all_reasons
+from controller.provision import ProvisionFailed
 from controller.targets import find_target
 from host_stack.errors import BadInput
 
@@ -145,13 +147,17 @@ class ControlService(control_pb2_grpc.ControlServiceServicer):  # type: ignore[m
 
     async def _dump(self, request: control_pb2.DumpRequest) -> control_pb2.DumpReply:
         job = self._controller.job(request.job)
-        switch = self._controller.switches[job.record.switch]
+        name = request.switch or job.record.switch
+        if name not in job.needed:
+            raise BadInput(f"{name}: job {request.job} is on {', '.join(sorted(job.needed))}")
+        switch = self._controller.switches[name]
         if not find_target(switch.spec.target).capabilities.reads_registers:
             raise NotNow(f"{switch.spec.target} does not let P4Runtime read registers")
         if not job.is_on_switch or job.current is None or switch.connection is None:
             raise NotNow(f"job {request.job} is not on {switch.spec.name} now: {switch.reason}")
         layout = self._controller.layout_of(switch.spec.name)
-        dump = Dump(switch.connection, layout, job.record, job.current.epoch)
+        ranks, seat = range(len(job.record.workers)), job.record.seat_on(name)
+        dump = Dump(switch.connection, layout, seat, ranks, job.current.epoch)
         try:
             return await dump.read(request.row, request.rows or 1, windows=request.windows)
         except fy.P4ClientError as error:
@@ -172,14 +178,21 @@ class ControlService(control_pb2_grpc.ControlServiceServicer):  # type: ignore[m
                     raise TimeoutError
                 async with asyncio.timeout(MAX_CALL_S / 3):
                     counts = await read_all_reasons(switch.connection)
+                    members = await read_members(switch.connection)
+                    foreign = await read_foreign(switch.connection)
             except (TimeoutError, fy.P4ClientError):
                 reply.missing.append(name)
                 continue
-            owners = {job.record.slot: job.record.job for job in switch.jobs if job.record.slot}
+            owners = switch.owners()
             for (slot, reason), packets in counts.items():
                 job = owners.get(slot, 0)
                 if packets and (slot == 0 or job) and request.job in {0, job}:
                     reply.counts.add(switch=name, job=job, reason=reason, packets=packets)
+            for each in members:
+                if request.job in {0, each.job}:
+                    reply.members.add(switch=name, **asdict(each))
+            for port, packets in foreign.items():
+                reply.foreign.add(switch=name, port=port, packets=packets)
         return reply
 
     async def _once(

@@ -7,12 +7,13 @@ transaction, and reaches the switches afterwards.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.daemon.job_keeper import JobKeeper, check_fits
-from controller.daemon.job_record import JobRecord, Placed, Placing, Taken
+from controller.daemon.job_record import JobRecord, Placed, Placing, Seat, Taken
 from controller.daemon.rows import RowAllocator
 from controller.daemon.store import Store, StoredEvent
 from controller.daemon.switch_keeper import SwitchKeeper, Turn
@@ -26,7 +27,7 @@ from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.layout import Layout
 from host_stack.placement import Placement
-from host_stack.wire import DrainFormat
+from host_stack.wire import MAX_HOPS, DrainFormat
 
 MAX_JOBS = 1000
 
@@ -151,11 +152,11 @@ class Controller:
         job = self.job(number)
         if not workers:
             raise BadInput("no workers: at least one is needed")
-        record = job.record.with_workers(workers)
+        record = self._chained(job.record.with_workers(workers))
         self._check_members(record)
         self._description(record)
         self._leave_switches(job)
-        job.declare(workers)
+        job.declare(record)
         self._enter_switches(job)
         return job
 
@@ -175,7 +176,7 @@ class Controller:
 
     def rows_of(self, switch: str) -> RowAllocator:
         """The rows of a switch."""
-        taken = [job.record.block for job in self._placed_on(switch)]
+        taken = [job.record.seat_on(switch).block for job in self._placed_on(switch)]
         return RowAllocator(self.layout_of(switch).rows, taken)
 
     # -- events -----------------------------------------------------------------------------
@@ -222,10 +223,43 @@ class Controller:
             block, slot = Block(0, block_rows(needed)), 0
         groups = {job.record.group_id for job in self.jobs.values()}
         group_id = next(number for number in range(1, MAX_JOBS + 2) if number not in groups)
-        return replace(record, switch=switch, slot=slot, block=block, group_id=group_id)
+        return self._chained(
+            replace(record, switch=switch, slot=slot, block=block, group_id=group_id)
+        )
+
+    def _chained(self, record: JobRecord) -> JobRecord:
+        """A job with seats on the switches of its other racks, as far as these can sum for it.
+
+        Gradients of other workers are summed where they all pass: at the server's own switch.
+        Raises `NoRoom` if one of these switches has none.
+        """
+        if record.placed is not Placed.JOB:
+            return record
+        racks = Counter(self.inventory.host_at(worker).switch for worker in record.workers)
+        names = [name for name, _ in racks.most_common() if self._may_precede(name, record)]
+        kept = {seat.switch: seat for seat in record.chain}
+        chain = (kept.get(name) or self._seat(name, record) for name in names[:MAX_HOPS])
+        return replace(record, chain=tuple(sorted(chain, key=lambda seat: seat.switch)))
+
+    def _may_precede(self, switch: str, record: JobRecord) -> bool:
+        """Whether a drain of a job can come from one switch to the last one."""
+        ends = (switch, record.switch)
+        return (
+            switch != record.switch
+            and record.switch == self.inventory.host_at(record.server).switch
+            and self.layout_of(switch) == self.layout_of(record.switch)
+            and all(find_target(self.inventory.switch(e).target).capabilities.chains for e in ends)
+        )
+
+    def _seat(self, switch: str, record: JobRecord) -> Seat:
+        try:
+            block = self.rows_of(switch).find(record.block.rows)
+        except NoRoom as error:
+            raise NoRoom(f"{switch}: {error}") from error
+        return Seat(switch, self._free_slot(switch), block)
 
     def _free_slot(self, switch: str) -> int:
-        taken = {job.record.slot for job in self._placed_on(switch)}
+        taken = {job.record.seat_on(switch).slot for job in self._placed_on(switch)}
         slots = find_target(self.inventory.switch(switch).target).capabilities.slots
         for slot in range(1, slots):
             if slot not in taken:
@@ -234,16 +268,18 @@ class Controller:
 
     def _placed_on(self, switch: str) -> Iterator[JobKeeper]:
         for job in self.jobs.values():
-            if job.record.switch == switch and job.record.placed is Placed.JOB:
+            if job.record.placed is Placed.JOB and switch in job.needed:
                 yield job
 
     def _check_members(self, record: JobRecord) -> None:
-        """Raise `BadInput` unless the inventory has all hosts of a job, and its switch room."""
-        self.inventory.switch(record.switch)
+        """Raise `BadInput` unless the inventory has all hosts of a job, and its switches room."""
+        for seat in record.seats:
+            self.inventory.switch(seat.switch)
         for address in (*record.workers, record.server):
             self.inventory.host_at(address)
         if record.placed is Placed.JOB and record.workers:
-            self._wanted[record.switch].membership(record, 1, record.fraction_bits)
+            for seat in record.seats:
+                self._wanted[seat.switch].membership(record, 1, record.fraction_bits)
 
     def _description(self, record: JobRecord) -> Job:
         switch = self.inventory.switch(record.switch)
@@ -254,23 +290,28 @@ class Controller:
     # -- keepers ------------------------------------------------------------------------------
 
     def _add(self, record: JobRecord, taken: Taken | None) -> JobKeeper:
-        switch = self.switches[record.switch]
+        def wake() -> None:
+            if (found := self.jobs.get(record.job)) is not None:
+                self._wake(found)
+
         job = JobKeeper(
             record,
             taken,
             self.store,
             self.layout_of(record.switch),
             self._teller(job=record.job, switch=record.switch),
-            switch.wake,
+            wake,
+            lambda name: self.inventory.switch(name).ip,
         )
         self.jobs[record.job] = job
         self._enter_switches(job)
         return job
 
     def _enter_switches(self, job: JobKeeper) -> None:
-        self.switches[job.record.switch].jobs.append(job)
         for name, switch in self.switches.items():
-            if name != job.record.switch and self._wanted[name].group_ports(job.record):
+            if name in job.needed:
+                switch.jobs.append(job)
+            elif self._wanted[name].group_ports(job.record):
                 switch.passing.append(job)
         self._wake(job)
 

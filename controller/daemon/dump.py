@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import finsy as fy
 
-from controller.daemon.job_record import JobRecord
+from controller.daemon.job_record import Seat
 from controller.jobapi import control_pb2
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import DIGIT_BITS
@@ -28,15 +28,18 @@ _SEEN = "LibraIngress.window.seen"
 class Dump:
     """Reads what the switch holds of one job in one epoch."""
 
-    def __init__(self, switch: fy.Switch, layout: Layout, record: JobRecord, epoch: int) -> None:
+    def __init__(
+        self, switch: fy.Switch, layout: Layout, seat: Seat, ranks: range, epoch: int
+    ) -> None:
         self._switch = switch
         self._layout = layout
-        self._record = record
+        self._seat = seat
+        self._ranks = ranks
         self._epoch = epoch
 
     async def read(self, row: int, rows: int, *, windows: bool) -> control_pb2.DumpReply:
         """Rows of the job, counted from its first; `BadInput` if it does not have them."""
-        block = self._record.block
+        block = self._seat.block
         if not (0 < rows <= MAX_DUMP_ROWS and row + rows <= block.rows):
             raise BadInput(
                 f"rows {row} to {row + rows - 1}: the job has {block.rows}, and at most "
@@ -45,13 +48,13 @@ class Dump:
         reply = control_pb2.DumpReply(epoch=self._epoch)
         await self._cells(reply, range(row, row + rows))
         if windows:
-            for rank in range(len(self._record.workers)):
+            for rank in self._ranks:
                 await self._window(reply, rank)
         await self._open_round(reply)
         return reply
 
     async def _cells(self, reply: control_pb2.DumpReply, rows: range) -> None:
-        base, size = self._record.block.row_base, self._layout.rows
+        base, size = self._seat.block.row_base, self._layout.rows
         indices = [bank * size + base + row for bank in (0, 1) for row in rows]
         for lane in range(self._layout.lanes):
             name = f"LibraIngress.cells{lane}.cells"
@@ -70,7 +73,7 @@ class Dump:
 
     async def _window(self, reply: control_pb2.DumpReply, rank: int) -> None:
         size = self._layout.window
-        first = (self._record.slot * MAX_WORKERS + rank) * size
+        first = (self._seat.slot * MAX_WORKERS + rank) * size
         seen = [
             value & 0xFFFFFFFF
             for _, value in await self._registers(_SEEN, range(first, first + size))
@@ -81,7 +84,7 @@ class Dump:
         )
 
     async def _open_round(self, reply: control_pb2.DumpReply) -> None:
-        ((_, tag),) = await self._registers(_OPEN, [self._record.slot])
+        ((_, tag),) = await self._registers(_OPEN, [self._seat.slot])
         epoch, round_ = split_tag(tag)
         if epoch == self._epoch:
             reply.open_round = round_

@@ -1,8 +1,8 @@
 """The keeper of a job: no epoch twice, and an incarnation told only when it stands.
 
-An epoch is on disk before the switch learns of it, and told to the job's server when all of it
-stands. What a dead controller has left on the switch is left alone if it is whole (section 6 of
-the design).
+An epoch is on disk before a switch learns of it, and told to the job's server when all of it
+stands, on every switch that sums for the job. What a dead controller has left on the switches is
+left alone if it is whole (section 6 of the design).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from controller.daemon.store import Store
 from controller.errors import DamagedState, NotKnown, NotNow
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
-from host_stack.incarnation import Incarnation, next_epoch
-from host_stack.layout import MAX_EPOCH, Layout
+from host_stack.incarnation import Incarnation, is_newer, next_epoch
+from host_stack.layout import Layout
 from host_stack.placement import Placement
 from host_stack.standing import Standing
 
@@ -41,14 +41,14 @@ class Request:
 
 
 class JobKeeper:
-    """Owns the epochs of one job; the keeper of its switch asks it what is to be installed.
+    """Owns the epochs of one job; the keepers of its switches ask it what is to be installed.
 
     Attributes:
         record: what was asked for and given.
         round: the lowest that is not committed, as the server last said.
         changes: (epoch, why it was made) of the last ones, oldest first.
         standing: when (monotonic) and what the server reported last.
-        renewal, suspicion: what was asked and the switch's keeper has not taken up yet.
+        suspicions: what was asked, by switch; the keeper of a switch takes it up.
         deleted: nothing may be asked of it any more.
         followers: servers that are told of each incarnation.
     """
@@ -61,24 +61,30 @@ class JobKeeper:
         layout: Layout,
         tell: Tell,
         wake: Callable[[], None],
+        address_of: Callable[[str], str],
     ) -> None:
         """Take up what an earlier controller has left of the job, if there was one.
 
-        `wake` makes the keeper of the switch look at what was asked.
+        `wake` makes the keepers of its switches look at what was asked; `address_of` gives the
+        IPv4 address of a switch.
         """
         self.record = record
         self.round = 0 if taken is None else taken.round
         self.changes: deque[tuple[int, str]] = deque(maxlen=CHANGES)
         self.standing: tuple[float, Standing] | None = None
-        self.renewal: Request | None = None
-        self.suspicion: Request | None = None
+        self.suspicions: dict[str, Request] = {}
         self.deleted = False
         self.followers = 0
         self._taken = taken
+        self._standing_on: set[str] = set()
+        self._is_unsure = taken is not None and not taken.installed
+        if taken is not None and taken.installed:
+            self._standing_on = self.needed
         self._store = store
         self._layout = layout
         self._tell = tell
         self._wake = wake
+        self._address_of = address_of
         version = 1 if taken is None else taken.version
         self._placement = self._stored(version).placement
         self._placing = store.placing(record.job, version + 1)
@@ -128,18 +134,13 @@ class JobKeeper:
 
     def renew(self, request: Request) -> None:
         """Make another incarnation, unless the asking server has missed the newest one."""
-        if not self._concerns(request):
-            return
-        if self.is_on_switch:
-            self.renewal = request
-            self._wake()
-        else:  # no epoch is on the switch
-            self.settle(self.take(request.reason, detour=self.is_around))
+        if self._concerns(request):
+            self._take_another(request.reason)
 
     def suspect(self, request: Request) -> None:
-        """Look at the switch, soon."""
+        """Look at its switches, soon."""
         if self._concerns(request):
-            self.suspicion = request
+            self.suspicions = dict.fromkeys(self.needed, request)
             self._wake()
 
     def report(self, standing: Standing) -> None:
@@ -157,7 +158,7 @@ class JobKeeper:
             NotNow: the job is being set up, or changed already.
         """
         current = self._current
-        if current is None or self._placing is not None:
+        if current is None or self._placing is not None or not self._stands(current):
             raise NotNow("the job is being set up, or is given a placement already: try again")
         new = self._placement if placement is None else placement
         check_fits(new, self.record, self._layout)
@@ -173,13 +174,14 @@ class JobKeeper:
         else:
             self.renew(Request(current.epoch, self.round, f"placement {version}"))
 
-    def declare(self, workers: tuple[str, ...]) -> None:
+    def declare(self, record: JobRecord) -> None:
         """Give the job other workers, in another epoch; the caller has checked them."""
-        self.record = self.record.with_workers(workers)
-        self._store.save_job(self.record)
-        self._tell("workers", f"{len(workers)} workers")
-        if self._current is not None:
-            self.renew(Request(self._current.epoch, self.round, "other workers"))
+        left = [seat for seat in self.record.seats if seat not in record.seats]
+        self.record = record
+        self._store.save_job(record, left, 0 if self._taken is None else self._taken.epoch)
+        self._tell("workers", f"{len(record.workers)} workers")
+        if self._taken is not None:
+            self._take_another("other workers")
         self._wake()
 
     def delete(self) -> None:
@@ -202,6 +204,12 @@ class JobKeeper:
         return self.record.placed is Placed.JOB and not self.is_around
 
     @property
+    def needed(self) -> set[str]:
+        """The switches on which an epoch has to stand before it is told."""
+        seats = self.record.seats if self.record.placed is Placed.JOB else self.record.seats[-1:]
+        return {seat.switch for seat in seats}
+
+    @property
     def is_waiting(self) -> bool:
         """Whether the job has no workers yet."""
         return not self.record.workers
@@ -212,56 +220,80 @@ class JobKeeper:
         return self._taken
 
     @property
-    def would_wrap(self) -> bool:
-        """Whether the next epoch may have been used since the switch was loaded."""
-        if self._taken is not None:
-            return next_epoch(self._taken.epoch) < self._taken.epoch
-        return self._spent() >= MAX_EPOCH
-
-    @property
-    def was_whole(self) -> bool:
-        """Whether the newest epoch was installed as a whole once, and nothing newer was asked."""
+    def is_unsure(self) -> bool:
+        """Whether it is not known where the newest epoch stands, or a newer one is due anyway."""
         taken = self._taken
-        return taken is not None and taken.installed and not taken.detour and self._placing is None
+        return taken is not None and (self._is_unsure or taken.detour or self._placing is not None)
 
-    def after_emptying(self) -> Taken:
-        """What is to be installed on an empty switch: another epoch, if one was there."""
-        if self._taken is None:
-            return self.take("the job begins")
-        if self.record.placed is not Placed.JOB and not self._taken.detour:
-            return self._taken  # nothing of the epoch was on the switch
-        return self.take("the switch was empty")
+    def stands_on(self, switch: str) -> bool:
+        """Whether the newest epoch was installed on a switch."""
+        return switch in self._standing_on
+
+    def has_been_seen(self, switch: str) -> bool:
+        """Whether rows or slot there may hold something of the newest epoch's number.
+
+        They belonged to another job, in another turn of the numbers; loading the program anew
+        empties them.
+        """
+        taken = self._taken
+        if taken is None or self.record.placed is not Placed.JOB or self.stands_on(switch):
+            return False
+        return self._store.spent_epoch(self.record.seat_on(switch)) >= taken.epoch
 
     def take(self, reason: str, *, detour: bool = False) -> Taken:
         """Take the next epoch for good; it is on disk when this returns."""
         old = self._taken
+        epoch = self._next_epoch()
         if old is None:
             bits = self.record.fraction_bits
-            taken = Taken(self._spent() % MAX_EPOCH + 1, self.round, bits, 1, False, detour)
+            taken = Taken(epoch, self.round, bits, 1, False, detour)
         else:
-            epoch = next_epoch(old.epoch)
             taken = replace(old, epoch=epoch, round=self.round, installed=False, detour=detour)
         if (placing := self._placing) is not None:
             self._placing, self._placement = None, placing.placement
             taken = replace(taken, version=placing.version, fraction_bits=placing.fraction_bits)
         self._store.save_taken(self.record.job, taken)
         self._taken = taken
+        self._standing_on = set()
+        self._is_unsure = False
         self.changes.append((taken.epoch, reason))
+        self._wake()
         return taken
 
-    def settle(self, taken: Taken) -> None:
-        """An epoch stands: remember so, and tell."""
+    def _take_another(self, reason: str) -> None:
+        """Take an epoch that holds where the newest one does."""
+        self.take(reason, detour=self.is_around)
+        if not self.is_on_switch:  # no epoch is
+            self.settle_around()
+
+    def settle(self, switch: str) -> None:
+        """The newest epoch stands on a switch: remember so, and tell when it does on all."""
+        self._standing_on.add(switch)
+        taken, current = self._taken, self._current
+        if taken is None or self.deleted or not self.needed <= self._standing_on:
+            return
         if not taken.installed:
             self._taken = replace(taken, installed=True)
             self._store.save_taken(self.record.job, self._taken)
-        self.publish()
+        if current is None or current.epoch != taken.epoch:
+            self._publish()
 
-    def publish(self) -> None:
+    def settle_around(self) -> None:
+        """The newest epoch needs nothing on a switch."""
+        for switch in self.needed:
+            self.settle(switch)
+
+    def _publish(self) -> None:
         """Tell the newest epoch, which stands."""
         taken, old = self._taken, self._current
         assert taken is not None  # noqa: S101
         self._current = Incarnation(
-            taken.epoch, taken.round, taken.fraction_bits, taken.version, self._placement
+            taken.epoch,
+            taken.round,
+            taken.fraction_bits,
+            taken.version,
+            self._placement,
+            chain=tuple(self._address_of(seat.switch) for seat in self.record.chain),
         )
         if old is None or old.epoch != taken.epoch:
             reason = self.changes[-1][1] if self.changes else "the controller was restarted"
@@ -269,8 +301,13 @@ class JobKeeper:
         self._wake_waiting()
 
     def concerns(self, request: Request) -> bool:
-        """Whether the newest epoch is the one that was spoken of."""
-        return self._current is not None and request.seen_epoch == self._current.epoch
+        """Whether the newest epoch is the one that was spoken of, and stands."""
+        current = self._current
+        return current is not None and self._stands(current) and request.seen_epoch == current.epoch
+
+    def _stands(self, current: Incarnation) -> bool:
+        """Whether no newer epoch was taken than the one that was told."""
+        return self._taken is not None and self._taken.epoch == current.epoch
 
     def _concerns(self, request: Request) -> bool:
         self.round = max(self.round, request.round)
@@ -282,9 +319,13 @@ class JobKeeper:
             raise DamagedState(f"placement {version} of job {self.record.job} is missing")
         return found
 
-    def _spent(self) -> int:
-        record = self.record
-        return self._store.spent_epoch(record.switch, record.slot, record.block)
+    def _next_epoch(self) -> int:
+        """Above those that its rows have seen; from 1 on again where these are too far away."""
+        newest = 0 if self._taken is None else self._taken.epoch
+        spent = max(self._store.spent_epoch(seat) for seat in self.record.seats)
+        if spent > newest and (newest == 0 or is_newer(spent + 1, newest)):
+            newest = spent
+        return next_epoch(newest)
 
     def _wake_waiting(self) -> None:
         self._changed.set()

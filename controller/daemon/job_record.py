@@ -74,6 +74,15 @@ class Placing:
 
 
 @dataclass(frozen=True)
+class Seat:
+    """What a job was given on a switch: a slot and rows."""
+
+    switch: str
+    slot: int
+    block: Block
+
+
+@dataclass(frozen=True)
 class JobRecord:
     """A job.
 
@@ -83,8 +92,10 @@ class JobRecord:
         num_keys, workers, server, group, scheduler, transport, timeouts_s, key_file: as `Job`
             has them;
             without workers it waits for them.
-        switch: the name of the switch that it is on. placed: what of it.
+        switch: the name of the switch that it is on; where others sum too, the last one of a
+            drain. placed: what of it.
         slot, block, group_id: what it was given there; `group_id` on all switches.
+        chain: what it was given on the switches of other racks, in the order of a drain.
     """
 
     job: int
@@ -102,6 +113,16 @@ class JobRecord:
     transport: str = "batch"
     timeouts_s: tuple[tuple[str, float], ...] = tuple(DEFAULT_TIMEOUTS_S.items())
     key_file: str = ""
+    chain: tuple[Seat, ...] = ()
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        """What it was given on every switch that sums for it, in the order of a drain."""
+        return (*self.chain, Seat(self.switch, self.slot, self.block))
+
+    def seat_on(self, switch: str) -> Seat:
+        """What it was given on one of these switches."""
+        return next(seat for seat in self.seats if seat.switch == switch)
 
     def description(self, layout: Layout, switch_ip: str, epoch: int = 1) -> Job:
         """The job as its hosts have to know it.
@@ -146,6 +167,10 @@ class JobRecord:
                 "scheduler": (str(host), int(port)),
                 "placed": Placed(found["placed"]),
                 "block": Block(**found["block"]),
+                "chain": tuple(
+                    Seat(str(each["switch"]), int(each["slot"]), Block(**each["block"]))
+                    for each in found.get("chain", ())
+                ),
                 "timeouts_s": tuple(
                     (str(name), float(value)) for name, value in found["timeouts_s"]
                 ),

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import io
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import finsy as fy
 
+from controller.counters import read_reasons
 from controller.daemon.codes import Context, answered, refuse
 from controller.daemon.controller import Controller
 from controller.daemon.job_keeper import JobKeeper, Request
 from controller.jobapi import job_pb2, job_pb2_grpc
 from controller.jobapi.standing import from_message, to_message
-from controller.provision import read_reasons
 from host_stack.errors import BadInput, LibraError
 from host_stack.incarnation import Incarnation
 from host_stack.layout import MAX_EPOCH, MAX_ROUND
@@ -87,20 +89,21 @@ class JobService(job_pb2_grpc.JobServiceServicer):  # type: ignore[misc]
         return self._controller.job(request.job)
 
     def _state(self, job: JobKeeper) -> job_pb2.SwitchState:
-        if not self._controller.switches[job.record.switch].is_ready:
+        if not all(self._controller.switches[name].is_ready for name in job.needed):
             return job_pb2.SWITCH_STATE_DOWN
         return job_pb2.SWITCH_STATE_READY if job.is_on_switch else job_pb2.SWITCH_STATE_UNUSED
 
     async def _reasons(self, job: JobKeeper) -> dict[str, int]:
-        """The switch's packets by reason; empty if it cannot be read."""
-        connection = self._controller.switches[job.record.switch].connection
-        if connection is None:
-            return {}
-        try:
-            async with asyncio.timeout(COUNTERS_S):
-                return await read_reasons(connection, job.record.slot)
-        except (TimeoutError, fy.P4ClientError):
-            return {}
+        """The packets of its switches by reason, without those that cannot be read."""
+        total: Counter[str] = Counter()
+        for seat in (job.record.seat_on(name) for name in job.needed):
+            connection = self._controller.switches[seat.switch].connection
+            if connection is None:
+                continue
+            with suppress(TimeoutError, fy.P4ClientError):
+                async with asyncio.timeout(COUNTERS_S):
+                    total.update(await read_reasons(connection, seat.slot))
+        return dict(total)
 
 
 def _read(request: Any) -> Request:
@@ -123,4 +126,5 @@ def _message(job: int, incarnation: Incarnation) -> job_pb2.Incarnation:
         version=incarnation.version,
         placement=placement.getvalue(),
         planned=incarnation.planned,
+        chain=incarnation.chain,
     )

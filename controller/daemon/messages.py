@@ -91,6 +91,15 @@ def job_message(controller: Controller, job: JobKeeper) -> control_pb2.JobInfo:
         row_base=record.block.row_base,
         rows=record.block.rows,
         group_id=record.group_id,
+        chain=[
+            control_pb2.Seat(
+                switch=seat.switch,
+                slot=seat.slot,
+                row_base=seat.block.row_base,
+                rows=seat.block.rows,
+            )
+            for seat in record.chain
+        ],
     )
     if current is not None:
         info.epoch, info.installed_version = current.epoch, current.version
@@ -105,7 +114,7 @@ def _state(controller: Controller, job: JobKeeper) -> control_pb2.JobState:
         return control_pb2.JOB_STATE_DECLARED
     if job.current is None:
         return control_pb2.JOB_STATE_PENDING
-    if job.is_on_switch and not controller.switches[job.record.switch].is_ready:
+    if job.is_on_switch and not all(controller.switches[name].is_ready for name in job.needed):
         return control_pb2.JOB_STATE_DOWN
     return control_pb2.JOB_STATE_READY
 

@@ -16,10 +16,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from controller.counters import read_all_reasons
 from controller.daemon.access import Access
 from controller.daemon.controller import Controller
 from controller.daemon.job_keeper import JobKeeper
-from controller.provision import read_all_reasons
 from host_stack.errors import BadInput
 
 PERIOD_S = 2.0
@@ -91,7 +91,7 @@ async def take(controller: Controller, access: Access) -> Snapshot:
         values["libra_switch_free_rows"][name,] = rows.free_rows
         values["libra_switch_fragmentation"][name,] = rows.fragmentation
         values["libra_entities_written"][name,] = switch.written
-        owners = {job.record.slot: job.record.job for job in switch.jobs if job.record.slot}
+        owners = switch.owners()
         for (slot, reason), packets in (await _reasons(switch.connection)).items():
             if slot == 0 or slot in owners:
                 owner = str(owners.get(slot, 0))

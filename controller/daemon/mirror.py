@@ -71,6 +71,15 @@ class Mirror:
         gates = {} if gate is None else self._encoded([gate])
         return Part(self._encoded(entities), next(iter(gates.items()), None))
 
+    def epoch_of(self, job: int) -> int:
+        """The epoch of a job that stands; 0 for none."""
+        for key, message in self._have.items():
+            if self._is_gate(key):
+                entry: Any = fy.P4TableEntry.decode(message, self.p4info)
+                if int(entry["job"]) == job:
+                    return int(entry.action.args["epoch"])
+        return 0
+
     def is_empty(self) -> bool:
         """Whether nothing is there."""
         return not self._have

@@ -10,15 +10,14 @@ import io
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.daemon.job_record import JobRecord, Placing, Taken
+from controller.daemon.job_record import JobRecord, Placing, Seat, Taken
 from controller.errors import AlreadyThere, DamagedState
-from controller.placing.blocks import Block
 from host_stack.errors import BadInput
 from host_stack.placement import Placement
 
@@ -125,9 +124,10 @@ class Store:
         except (ValueError, TypeError, BadInput) as error:
             raise DamagedState(f"{self._path} holds a job that is none: {error}") from error
 
-    def save_job(self, record: JobRecord) -> None:
-        """Add a job, or change it."""
+    def save_job(self, record: JobRecord, left: Iterable[Seat] = (), epoch: int = 0) -> None:
+        """Add a job, or change it; seats that it `left` have seen its epochs up to `epoch`."""
         with self.change():
+            self._spend(left, epoch)
             self._db.execute(
                 "INSERT INTO jobs (job, record) VALUES (?, ?) "
                 "ON CONFLICT (job) DO UPDATE SET record = excluded.record",
@@ -147,25 +147,26 @@ class Store:
             self._db.execute("DELETE FROM jobs WHERE job = ?", (record.job,))
             self._db.execute("DELETE FROM placements WHERE job = ?", (record.job,))
             if taken is not None:
-                self._db.execute(
-                    "INSERT INTO spent VALUES (?, ?, ?, ?, ?)",
-                    (
-                        record.switch,
-                        record.slot,
-                        record.block.row_base,
-                        record.block.rows,
-                        taken.epoch,
-                    ),
-                )
+                self._spend(record.seats, taken.epoch)
+
+    def _spend(self, seats: Iterable[Seat], epoch: int) -> None:
+        """Remember up to which epoch rows and slots have seen, until their switches are empty."""
+        for seat in seats:
+            block = seat.block
+            self._db.execute(
+                "INSERT INTO spent VALUES (?, ?, ?, ?, ?)",
+                (seat.switch, seat.slot, block.row_base, block.rows, epoch),
+            )
 
     # -- epochs of jobs that are gone ---------------------------------------------------------
 
-    def spent_epoch(self, switch: str, slot: int, block: Block) -> int:
-        """The newest epoch that a slot or a row of a block has seen of deleted jobs; 0 for none."""
+    def spent_epoch(self, seat: Seat) -> int:
+        """The newest epoch that its slot or a row has seen of jobs that left; 0 for none."""
+        block = seat.block
         (epoch,) = self._db.execute(
             "SELECT max(epoch) FROM spent WHERE switch = ? "
             "AND (slot = ? OR (row_base < ? AND ? < row_base + rows))",
-            (switch, slot, block.row_base + block.rows, block.row_base),
+            (seat.switch, seat.slot, block.row_base + block.rows, block.row_base),
         ).fetchone()
         return int(epoch or 0)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import finsy as fy
 
+from controller.counters import limit_probes
 from controller.daemon.job_keeper import JobKeeper, Request
 from controller.daemon.job_record import Placed, Taken
 from controller.daemon.mirror import JOBS_TABLE, Mirror, Part
@@ -33,6 +34,8 @@ PATIENCE_S = 4.0
 FORGIVE_S = 3.0
 """A suspicion that is not repeated within this time is over."""
 
+_T = TypeVar("_T")
+
 Tell = Callable[..., None]
 """Is told of events: kind, text, and fields for programs."""
 
@@ -46,6 +49,9 @@ class Wanted(Protocol):
     def network(self, mirror: Mirror) -> Part:
         """What all jobs share."""
 
+    def ports(self) -> set[int]:
+        """Those from which packets may come."""
+
     def group(self, job: JobKeeper, mirror: Mirror) -> Part:
         """The multicast group of a job, as far as this switch has a part in it."""
 
@@ -58,7 +64,7 @@ class SwitchKeeper:
 
     Attributes:
         spec: the switch.
-        jobs: those that are on it. passing: those whose UPDATEs only pass it.
+        jobs: those that it sums for. passing: those whose UPDATEs only pass it.
         is_ready: it is connected and holds what it should.
         reason: why it is not.
         written: updates that were sent since the controller was started.
@@ -104,6 +110,11 @@ class SwitchKeeper:
     def connection(self) -> fy.Switch | None:
         """To read from; None while the switch is down."""
         return self._connection if self.is_ready else None
+
+    def owners(self) -> dict[int, int]:
+        """The job in each slot that is taken here."""
+        seats = {job.record.seat_on(self.spec.name).slot: job.record.job for job in self.jobs}
+        return {slot: job for slot, job in seats.items() if slot}
 
     def wake(self) -> None:
         """Look at what jobs ask."""
@@ -176,18 +187,15 @@ class SwitchKeeper:
         emptied = mirror.is_empty()
         if emptied:
             self._on_emptied()
-        jobs = self._on_switch()
-        begun: list[tuple[JobKeeper, Taken]] = []
-        for job in jobs:
-            if emptied:
-                begun.append((job, job.after_emptying()))
-            elif not self._is_as_left(job, mirror):
-                if job.would_wrap:
-                    return True
-                first = job.taken is None
-                begun.append((job, job.take("the job begins" if first else _NOT_WHOLE)))
+        for job in self._on_switch():
+            if (reason := self._why_another(job, mirror, emptied=emptied)) is not None:
+                job.take(reason)
+        if self._has_wrapped(mirror):
+            return True
         before = mirror.written
-        await self._become(mirror)
+        installed = await self._become(mirror)
+        limits = limit_probes(mirror.switch, self._wanted.ports())
+        self.written += await self._finish(limits)
         self._tell(
             "provisioned",
             f"{mirror.written - before} entities written",
@@ -195,26 +203,37 @@ class SwitchKeeper:
             emptied=emptied,
         )
         await self._lead(detour=False)
-        self._settle(begun)
-        for job in jobs:
-            if job.current is None and not job.deleted:
-                job.publish()
+        self._settle(installed)
         return False
 
-    @staticmethod
-    def _settle(begun: list[tuple[JobKeeper, Taken]]) -> None:
-        for job, taken in begun:
-            if not job.deleted:
-                job.settle(taken)
+    def _why_another(self, job: JobKeeper, mirror: Mirror, *, emptied: bool) -> str | None:
+        """Why a job cannot go on in its newest epoch on this switch; None if it can."""
+        if job.taken is None:
+            return "the job begins"
+        if emptied and job.record.placed is not Placed.JOB and not job.taken.detour:
+            return None  # nothing of the epoch was on the switch
+        if not (job.is_unsure or job.stands_on(self.spec.name)):
+            return None  # it was never here
+        if emptied:
+            return "the switch was empty"
+        if job.is_unsure or not mirror.holds(self._part(job, mirror)):
+            return _NOT_WHOLE
+        return None
 
-    def _is_as_left(self, job: JobKeeper, mirror: Mirror) -> bool:
-        """Whether the switch holds what this job has left there."""
-        if not job.was_whole:
-            return False
-        return mirror.holds(self._part(job, mirror))
+    def _has_wrapped(self, mirror: Mirror) -> bool:
+        """Whether an epoch's number may have been used since the program was loaded."""
+        for job in self._on_switch():
+            if job.taken is None or job.record.placed is not Placed.JOB:
+                continue
+            if job.has_been_seen(self.spec.name):
+                return True
+            if mirror.epoch_of(job.record.job) > job.taken.epoch:
+                return True
+        return False
 
-    async def _become(self, mirror: Mirror) -> None:
-        """Write the difference to what is wanted now."""
+    async def _become(self, mirror: Mirror) -> list[tuple[JobKeeper, Taken | None]]:
+        """Write the difference to what is wanted now; return the jobs and their epochs."""
+        installed = [(job, job.taken) for job in self._on_switch()]
         parts = [self._wanted.network(mirror)]
         parts += [self._part(job, mirror) for job in self._on_switch()]
         parts += [
@@ -225,6 +244,13 @@ class SwitchKeeper:
         before = mirror.written
         await self._finish(mirror.become(parts))
         self.written += mirror.written - before
+        return installed
+
+    def _settle(self, installed: list[tuple[JobKeeper, Taken | None]]) -> None:
+        """Tell jobs that an epoch stands here, unless another one was taken meanwhile."""
+        for job, taken in installed:
+            if job.taken is taken:
+                job.settle(self.spec.name)
 
     def _part(self, job: JobKeeper, mirror: Mirror) -> Part:
         if job.record.placed is Placed.NOTHING or job.taken is None:
@@ -237,9 +263,9 @@ class SwitchKeeper:
         return [job for job in self.jobs if not job.is_waiting]
 
     @staticmethod
-    async def _finish(work: Awaitable[Any]) -> None:
+    async def _finish(work: Awaitable[_T]) -> _T:
         try:
-            await work
+            return await work
         except fy.P4ClientError as error:
             raise ProvisionFailed(f"the switch refused: {' '.join(str(error).split())}") from error
 
@@ -247,22 +273,14 @@ class SwitchKeeper:
 
     async def _serve(self, mirror: Mirror) -> bool:
         """Do what was asked; true if the switch must be loaded anew."""
-        begun: list[tuple[JobKeeper, Taken]] = []
         for job in self._on_switch():
-            renewal, job.renewal = job.renewal, None
-            reason = None
             if job.taken is None:
-                reason = "the job begins"
-            elif renewal is not None and job.concerns(renewal):
-                reason = renewal.reason
-            if reason is not None:
-                if job.would_wrap:
-                    return True  # a number that may have been used since the program was loaded
-                begun.append((job, job.take(reason)))
-        await self._become(mirror)
-        self._settle(begun)
+                job.take("the job begins")
+        if self._has_wrapped(mirror):
+            return True
+        self._settle(await self._become(mirror))
         for job in self._on_switch():
-            suspicion, job.suspicion = job.suspicion, None
+            suspicion = job.suspicions.pop(self.spec.name, None)
             if (
                 suspicion is not None
                 and job.concerns(suspicion)
@@ -317,9 +335,10 @@ class SwitchKeeper:
             taken = job.taken
             assert taken is not None  # noqa: S101
             if not taken.detour:
-                job.settle(job.take("the switch is down", detour=True))
+                job.take("the switch is down", detour=True)
+                job.settle_around()
             elif job.current is None:
-                job.settle(taken)
+                job.settle_around()
 
     async def _lead(self, *, detour: bool) -> None:
         """Let packets take a way, unless it is known that they do."""

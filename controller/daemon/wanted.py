@@ -9,7 +9,7 @@ from controller.daemon.job_record import JobRecord, Taken
 from controller.daemon.mirror import Mirror, Part
 from controller.inventory import Inventory
 from controller.provision import group_entities, job_entities, network_entities
-from controller.tables import Forward, Group, Local, Membership
+from controller.tables import Attachment, Forward, Group, Local, Membership
 from controller.targets import Program, find_target
 
 
@@ -32,6 +32,11 @@ class SwitchWanted:
             others = self._inventory.other_switches(self._spec.name)
             self._network = mirror.part(network_entities(mirror.p4info, forward, local, others))
         return self._network
+
+    def ports(self) -> set[int]:
+        """Those from which packets may come."""
+        others = self._inventory.other_switches(self._spec.name)
+        return {each.port for each in (*self._hosts, *others)}
 
     def group(self, job: JobKeeper, mirror: Mirror) -> Part:
         """The multicast group of a job: a tree from the server's switch, cut to this switch."""
@@ -67,18 +72,41 @@ class SwitchWanted:
 
     def membership(self, record: JobRecord, epoch: int, fraction_bits: int) -> Membership:
         """A job as this switch has it; `BadInput` if it cannot hold it."""
+        own = self._spec.name
+        seat = record.seat_on(own)
         membership = Membership(
             job=record.job,
             epoch=epoch,
             fraction_bits=fraction_bits,
-            slot=record.slot,
-            row_base=record.block.row_base,
-            rows=record.block.rows,
+            slot=seat.slot,
+            row_base=seat.block.row_base,
+            rows=seat.block.rows,
             workers=[self._at[worker] for worker in record.workers],
             server=self._at[record.server],
             group=record.group,
             group_id=record.group_id,
+            elsewhere=tuple(
+                rank
+                for rank, worker in enumerate(record.workers)
+                if self._summing(record, worker) != own
+            ),
+            before=self._before(record),
         )
         membership.check(self._program.layout)
-        find_target(self._spec.target).check_job(record.slot, len(record.workers))
+        find_target(self._spec.target).check_job(seat.slot, len(record.workers))
         return membership
+
+    def _summing(self, record: JobRecord, worker: str) -> str:
+        """The switch that sums for a worker: its own, or else the one that a drain ends at."""
+        own = self._inventory.host_at(worker).switch
+        return own if any(seat.switch == own for seat in record.chain) else record.switch
+
+    def _before(self, record: JobRecord) -> Attachment | None:
+        """The switch from which a drain of a job comes here; None if it begins here."""
+        names = [seat.switch for seat in record.seats]
+        at = names.index(self._spec.name)
+        if at == 0:
+            return None
+        before = self._inventory.switch(names[at - 1])
+        others = self._inventory.other_switches(self._spec.name)
+        return next(other for other in others if other.address == before.ip)

@@ -161,6 +161,7 @@ class JobIncarnations:
             message.version,
             placement,
             message.planned,
+            tuple(message.chain),
         )
         with self._known:
             self._newest = incarnation

@@ -68,8 +68,20 @@ class JobSpec(_message.Message):
     key_file: str
     def __init__(self, job: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., num_keys: _Optional[int] = ..., workers: _Optional[_Iterable[str]] = ..., server: _Optional[str] = ..., switch: _Optional[str] = ..., group: _Optional[str] = ..., scheduler: _Optional[str] = ..., placed: _Optional[_Union[Placed, str]] = ..., rows: _Optional[int] = ..., transport: _Optional[str] = ..., timeouts_s: _Optional[_Mapping[str, float]] = ..., key_file: _Optional[str] = ...) -> None: ...
 
+class Seat(_message.Message):
+    __slots__ = ("switch", "slot", "row_base", "rows")
+    SWITCH_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    ROW_BASE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    switch: str
+    slot: int
+    row_base: int
+    rows: int
+    def __init__(self, switch: _Optional[str] = ..., slot: _Optional[int] = ..., row_base: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+
 class JobInfo(_message.Message):
-    __slots__ = ("spec", "state", "epoch", "version", "hot_keys", "slot", "row_base", "rows", "group_id", "job_file", "installed_version")
+    __slots__ = ("spec", "state", "epoch", "version", "hot_keys", "slot", "row_base", "rows", "group_id", "job_file", "installed_version", "chain")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +93,7 @@ class JobInfo(_message.Message):
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_FILE_FIELD_NUMBER: _ClassVar[int]
     INSTALLED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
     spec: JobSpec
     state: JobState
     epoch: int
@@ -92,7 +105,8 @@ class JobInfo(_message.Message):
     group_id: int
     job_file: str
     installed_version: int
-    def __init__(self, spec: _Optional[_Union[JobSpec, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., hot_keys: _Optional[int] = ..., slot: _Optional[int] = ..., row_base: _Optional[int] = ..., rows: _Optional[int] = ..., group_id: _Optional[int] = ..., job_file: _Optional[str] = ..., installed_version: _Optional[int] = ...) -> None: ...
+    chain: _containers.RepeatedCompositeFieldContainer[Seat]
+    def __init__(self, spec: _Optional[_Union[JobSpec, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., hot_keys: _Optional[int] = ..., slot: _Optional[int] = ..., row_base: _Optional[int] = ..., rows: _Optional[int] = ..., group_id: _Optional[int] = ..., job_file: _Optional[str] = ..., installed_version: _Optional[int] = ..., chain: _Optional[_Iterable[_Union[Seat, _Mapping]]] = ...) -> None: ...
 
 class CreateJobRequest(_message.Message):
     __slots__ = ("request_id", "spec", "placement")
@@ -228,25 +242,57 @@ class Count(_message.Message):
     packets: int
     def __init__(self, switch: _Optional[str] = ..., job: _Optional[int] = ..., reason: _Optional[str] = ..., packets: _Optional[int] = ...) -> None: ...
 
+class MemberCount(_message.Message):
+    __slots__ = ("switch", "job", "worker", "port", "address", "packets")
+    SWITCH_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    switch: str
+    job: int
+    worker: int
+    port: int
+    address: str
+    packets: int
+    def __init__(self, switch: _Optional[str] = ..., job: _Optional[int] = ..., worker: _Optional[int] = ..., port: _Optional[int] = ..., address: _Optional[str] = ..., packets: _Optional[int] = ...) -> None: ...
+
+class PortCount(_message.Message):
+    __slots__ = ("switch", "port", "packets")
+    SWITCH_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    switch: str
+    port: int
+    packets: int
+    def __init__(self, switch: _Optional[str] = ..., port: _Optional[int] = ..., packets: _Optional[int] = ...) -> None: ...
+
 class ReadStatsReply(_message.Message):
-    __slots__ = ("counts", "missing")
+    __slots__ = ("counts", "missing", "members", "foreign")
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    FOREIGN_FIELD_NUMBER: _ClassVar[int]
     counts: _containers.RepeatedCompositeFieldContainer[Count]
     missing: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, counts: _Optional[_Iterable[_Union[Count, _Mapping]]] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
+    members: _containers.RepeatedCompositeFieldContainer[MemberCount]
+    foreign: _containers.RepeatedCompositeFieldContainer[PortCount]
+    def __init__(self, counts: _Optional[_Iterable[_Union[Count, _Mapping]]] = ..., missing: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[_Union[MemberCount, _Mapping]]] = ..., foreign: _Optional[_Iterable[_Union[PortCount, _Mapping]]] = ...) -> None: ...
 
 class DumpRequest(_message.Message):
-    __slots__ = ("job", "row", "rows", "windows")
+    __slots__ = ("job", "row", "rows", "windows", "switch")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ROW_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    SWITCH_FIELD_NUMBER: _ClassVar[int]
     job: int
     row: int
     rows: int
     windows: bool
-    def __init__(self, job: _Optional[int] = ..., row: _Optional[int] = ..., rows: _Optional[int] = ..., windows: bool = ...) -> None: ...
+    switch: str
+    def __init__(self, job: _Optional[int] = ..., row: _Optional[int] = ..., rows: _Optional[int] = ..., windows: bool = ..., switch: _Optional[str] = ...) -> None: ...
 
 class Cell(_message.Message):
     __slots__ = ("row", "lane", "bank", "epoch", "round", "digits_value")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63ontroller/jobapi/job.proto\x12\x0clibra.job.v1\"\x1b\n\x0cWatchRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\"\x94\x01\n\x0bIncarnation\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\r\n\x05round\x18\x03 \x01(\r\x12\x15\n\rfraction_bits\x18\x04 \x01(\x11\x12\x0f\n\x07version\x18\x05 \x01(\r\x12\x11\n\tplacement\x18\x06 \x01(\x0c\x12\x0f\n\x07planned\x18\x07 \x01(\x08\x12\x0e\n\x06reason\x18\x08 \x01(\t\"f\n\x0cRenewRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12\x12\n\nseen_epoch\x18\x03 \x01(\r\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x0c\n\nRenewReply\"h\n\x0eSuspectRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12\x12\n\nseen_epoch\x18\x03 \x01(\r\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x0e\n\x0cSuspectReply\"\xbe\x01\n\x08Standing\x12\r\n\x05round\x18\x01 \x01(\r\x12\x11\n\tgradients\x18\x02 \x01(\x04\x12\x0f\n\x07\x65scaped\x18\x03 \x01(\x04\x12\x13\n\x0bgoodput_bps\x18\x04 \x01(\x01\x12\x38\n\texponents\x18\x05 \x03(\x0b\x32%.libra.job.v1.Standing.ExponentsEntry\x1a\x30\n\x0e\x45xponentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"^\n\rReportRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12(\n\x08standing\x18\x03 \x01(\x0b\x32\x16.libra.job.v1.Standing\"\r\n\x0bReportReply\"\x1c\n\rStatusRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\"\xe8\x02\n\x0bStatusReply\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\r\n\x05round\x18\x02 \x01(\r\x12\x15\n\rfraction_bits\x18\x03 \x01(\x11\x12\x0f\n\x07version\x18\x04 \x01(\r\x12\x10\n\x08hot_keys\x18\x05 \x01(\x04\x12/\n\x0cswitch_state\x18\x06 \x01(\x0e\x32\x19.libra.job.v1.SwitchState\x12\x37\n\x07reasons\x18\x07 \x03(\x0b\x32&.libra.job.v1.StatusReply.ReasonsEntry\x12%\n\x07\x63hanges\x18\x08 \x03(\x0b\x32\x14.libra.job.v1.Change\x12(\n\x08standing\x18\t \x01(\x0b\x32\x16.libra.job.v1.Standing\x12\x16\n\x0ereported_s_ago\x18\n \x01(\x01\x1a.\n\x0cReasonsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\'\n\x06\x43hange\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t*s\n\x0bSwitchState\x12\x1c\n\x18SWITCH_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12SWITCH_STATE_READY\x10\x01\x12\x15\n\x11SWITCH_STATE_DOWN\x10\x02\x12\x17\n\x13SWITCH_STATE_UNUSED\x10\x03\x32\xd6\x02\n\nJobService\x12@\n\x05Watch\x12\x1a.libra.job.v1.WatchRequest\x1a\x19.libra.job.v1.Incarnation0\x01\x12=\n\x05Renew\x12\x1a.libra.job.v1.RenewRequest\x1a\x18.libra.job.v1.RenewReply\x12\x43\n\x07Suspect\x12\x1c.libra.job.v1.SuspectRequest\x1a\x1a.libra.job.v1.SuspectReply\x12@\n\x06Report\x12\x1b.libra.job.v1.ReportRequest\x1a\x19.libra.job.v1.ReportReply\x12@\n\x06Status\x12\x1b.libra.job.v1.StatusRequest\x1a\x19.libra.job.v1.StatusReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63ontroller/jobapi/job.proto\x12\x0clibra.job.v1\"\x1b\n\x0cWatchRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\"\xa3\x01\n\x0bIncarnation\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\r\n\x05round\x18\x03 \x01(\r\x12\x15\n\rfraction_bits\x18\x04 \x01(\x11\x12\x0f\n\x07version\x18\x05 \x01(\r\x12\x11\n\tplacement\x18\x06 \x01(\x0c\x12\x0f\n\x07planned\x18\x07 \x01(\x08\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\r\n\x05\x63hain\x18\t \x03(\t\"f\n\x0cRenewRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12\x12\n\nseen_epoch\x18\x03 \x01(\r\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x0c\n\nRenewReply\"h\n\x0eSuspectRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12\x12\n\nseen_epoch\x18\x03 \x01(\r\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x0e\n\x0cSuspectReply\"\xbe\x01\n\x08Standing\x12\r\n\x05round\x18\x01 \x01(\r\x12\x11\n\tgradients\x18\x02 \x01(\x04\x12\x0f\n\x07\x65scaped\x18\x03 \x01(\x04\x12\x13\n\x0bgoodput_bps\x18\x04 \x01(\x01\x12\x38\n\texponents\x18\x05 \x03(\x0b\x32%.libra.job.v1.Standing.ExponentsEntry\x1a\x30\n\x0e\x45xponentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"^\n\rReportRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12(\n\x08standing\x18\x03 \x01(\x0b\x32\x16.libra.job.v1.Standing\"\r\n\x0bReportReply\"\x1c\n\rStatusRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\"\xe8\x02\n\x0bStatusReply\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\r\n\x05round\x18\x02 \x01(\r\x12\x15\n\rfraction_bits\x18\x03 \x01(\x11\x12\x0f\n\x07version\x18\x04 \x01(\r\x12\x10\n\x08hot_keys\x18\x05 \x01(\x04\x12/\n\x0cswitch_state\x18\x06 \x01(\x0e\x32\x19.libra.job.v1.SwitchState\x12\x37\n\x07reasons\x18\x07 \x03(\x0b\x32&.libra.job.v1.StatusReply.ReasonsEntry\x12%\n\x07\x63hanges\x18\x08 \x03(\x0b\x32\x14.libra.job.v1.Change\x12(\n\x08standing\x18\t \x01(\x0b\x32\x16.libra.job.v1.Standing\x12\x16\n\x0ereported_s_ago\x18\n \x01(\x01\x1a.\n\x0cReasonsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\'\n\x06\x43hange\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t*s\n\x0bSwitchState\x12\x1c\n\x18SWITCH_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12SWITCH_STATE_READY\x10\x01\x12\x15\n\x11SWITCH_STATE_DOWN\x10\x02\x12\x17\n\x13SWITCH_STATE_UNUSED\x10\x03\x32\xd6\x02\n\nJobService\x12@\n\x05Watch\x12\x1a.libra.job.v1.WatchRequest\x1a\x19.libra.job.v1.Incarnation0\x01\x12=\n\x05Renew\x12\x1a.libra.job.v1.RenewRequest\x1a\x18.libra.job.v1.RenewReply\x12\x43\n\x07Suspect\x12\x1c.libra.job.v1.SuspectRequest\x1a\x1a.libra.job.v1.SuspectReply\x12@\n\x06Report\x12\x1b.libra.job.v1.ReportRequest\x1a\x19.libra.job.v1.ReportReply\x12@\n\x06Status\x12\x1b.libra.job.v1.StatusRequest\x1a\x19.libra.job.v1.StatusReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,36 +35,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STANDING_EXPONENTSENTRY']._serialized_options = b'8\001'
   _globals['_STATUSREPLY_REASONSENTRY']._loaded_options = None
   _globals['_STATUSREPLY_REASONSENTRY']._serialized_options = b'8\001'
-  _globals['_SWITCHSTATE']._serialized_start=1203
-  _globals['_SWITCHSTATE']._serialized_end=1318
+  _globals['_SWITCHSTATE']._serialized_start=1218
+  _globals['_SWITCHSTATE']._serialized_end=1333
   _globals['_WATCHREQUEST']._serialized_start=45
   _globals['_WATCHREQUEST']._serialized_end=72
   _globals['_INCARNATION']._serialized_start=75
-  _globals['_INCARNATION']._serialized_end=223
-  _globals['_RENEWREQUEST']._serialized_start=225
-  _globals['_RENEWREQUEST']._serialized_end=327
-  _globals['_RENEWREPLY']._serialized_start=329
-  _globals['_RENEWREPLY']._serialized_end=341
-  _globals['_SUSPECTREQUEST']._serialized_start=343
-  _globals['_SUSPECTREQUEST']._serialized_end=447
-  _globals['_SUSPECTREPLY']._serialized_start=449
-  _globals['_SUSPECTREPLY']._serialized_end=463
-  _globals['_STANDING']._serialized_start=466
-  _globals['_STANDING']._serialized_end=656
-  _globals['_STANDING_EXPONENTSENTRY']._serialized_start=608
-  _globals['_STANDING_EXPONENTSENTRY']._serialized_end=656
-  _globals['_REPORTREQUEST']._serialized_start=658
-  _globals['_REPORTREQUEST']._serialized_end=752
-  _globals['_REPORTREPLY']._serialized_start=754
-  _globals['_REPORTREPLY']._serialized_end=767
-  _globals['_STATUSREQUEST']._serialized_start=769
-  _globals['_STATUSREQUEST']._serialized_end=797
-  _globals['_STATUSREPLY']._serialized_start=800
-  _globals['_STATUSREPLY']._serialized_end=1160
-  _globals['_STATUSREPLY_REASONSENTRY']._serialized_start=1114
-  _globals['_STATUSREPLY_REASONSENTRY']._serialized_end=1160
-  _globals['_CHANGE']._serialized_start=1162
-  _globals['_CHANGE']._serialized_end=1201
-  _globals['_JOBSERVICE']._serialized_start=1321
-  _globals['_JOBSERVICE']._serialized_end=1663
+  _globals['_INCARNATION']._serialized_end=238
+  _globals['_RENEWREQUEST']._serialized_start=240
+  _globals['_RENEWREQUEST']._serialized_end=342
+  _globals['_RENEWREPLY']._serialized_start=344
+  _globals['_RENEWREPLY']._serialized_end=356
+  _globals['_SUSPECTREQUEST']._serialized_start=358
+  _globals['_SUSPECTREQUEST']._serialized_end=462
+  _globals['_SUSPECTREPLY']._serialized_start=464
+  _globals['_SUSPECTREPLY']._serialized_end=478
+  _globals['_STANDING']._serialized_start=481
+  _globals['_STANDING']._serialized_end=671
+  _globals['_STANDING_EXPONENTSENTRY']._serialized_start=623
+  _globals['_STANDING_EXPONENTSENTRY']._serialized_end=671
+  _globals['_REPORTREQUEST']._serialized_start=673
+  _globals['_REPORTREQUEST']._serialized_end=767
+  _globals['_REPORTREPLY']._serialized_start=769
+  _globals['_REPORTREPLY']._serialized_end=782
+  _globals['_STATUSREQUEST']._serialized_start=784
+  _globals['_STATUSREQUEST']._serialized_end=812
+  _globals['_STATUSREPLY']._serialized_start=815
+  _globals['_STATUSREPLY']._serialized_end=1175
+  _globals['_STATUSREPLY_REASONSENTRY']._serialized_start=1129
+  _globals['_STATUSREPLY_REASONSENTRY']._serialized_end=1175
+  _globals['_CHANGE']._serialized_start=1177
+  _globals['_CHANGE']._serialized_end=1216
+  _globals['_JOBSERVICE']._serialized_start=1336
+  _globals['_JOBSERVICE']._serialized_end=1678
 # @@protoc_insertion_point(module_scope)

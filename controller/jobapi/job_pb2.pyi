@@ -25,7 +25,7 @@ class WatchRequest(_message.Message):
     def __init__(self, job: _Optional[int] = ...) -> None: ...
 
 class Incarnation(_message.Message):
-    __slots__ = ("job", "epoch", "round", "fraction_bits", "version", "placement", "planned", "reason")
+    __slots__ = ("job", "epoch", "round", "fraction_bits", "version", "placement", "planned", "reason", "chain")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class Incarnation(_message.Message):
     PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     PLANNED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
     job: int
     epoch: int
     round: int
@@ -42,7 +43,8 @@ class Incarnation(_message.Message):
     placement: bytes
     planned: bool
     reason: str
-    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., round: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., version: _Optional[int] = ..., placement: _Optional[bytes] = ..., planned: bool = ..., reason: _Optional[str] = ...) -> None: ...
+    chain: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., round: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., version: _Optional[int] = ..., placement: _Optional[bytes] = ..., planned: bool = ..., reason: _Optional[str] = ..., chain: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RenewRequest(_message.Message):
     __slots__ = ("job", "server_process", "seen_epoch", "round", "reason")

@@ -105,9 +105,11 @@ class Operator:
         """A `ReadStatsReply`."""
         return self._ask("ReadStats", control_pb2.ReadStatsRequest(job=job, switch=switch))
 
-    def dump(self, job: int, row: int, rows: int, *, windows: bool) -> Any:
+    def dump(self, job: int, row: int, rows: int, *, windows: bool, switch: str = "") -> Any:
         """A `DumpReply`."""
-        request = control_pb2.DumpRequest(job=job, row=row, rows=rows, windows=windows)
+        request = control_pb2.DumpRequest(
+            job=job, row=row, rows=rows, windows=windows, switch=switch
+        )
         return self._ask("Dump", request)
 
     def events(self, after: int = 0, job: int = 0, *, stop_at_end: bool = True) -> Iterator[Any]:

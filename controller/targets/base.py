@@ -36,6 +36,7 @@ class Capabilities:
         formats: in which a drain can answer; digits everywhere, float32 where the switch rounds.
         reads_registers: whether P4Runtime reaches the registers.
         reads_replication: whether it can read back multicast groups and clone sessions.
+        chains: whether a drain can pass on to another switch what is here, to be added to.
         emulated: whether `libra run` can start one.
         slots: jobs that the program tells apart, and one for packets of no known job.
         workers: of a job.
@@ -44,6 +45,7 @@ class Capabilities:
     formats: frozenset[DrainFormat]
     reads_registers: bool
     reads_replication: bool
+    chains: bool
     emulated: bool
     slots: int
     workers: int

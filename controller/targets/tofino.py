@@ -29,6 +29,7 @@ CAPABILITIES = Capabilities(
     formats=frozenset({DrainFormat.DIGITS}),
     reads_registers=True,
     reads_replication=False,
+    chains=False,
     emulated=False,
     slots=SLOTS,
     workers=WORKERS,

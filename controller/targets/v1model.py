@@ -18,6 +18,7 @@ CAPABILITIES = Capabilities(
     formats=frozenset(DrainFormat),
     reads_registers=True,
     reads_replication=True,
+    chains=True,
     emulated=True,
     slots=16,
     workers=MAX_WORKERS,
