@@ -8,6 +8,7 @@ docs/faults.md has the words.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -50,7 +51,8 @@ class Fault:
 
     Attributes:
         action: what.
-        target: a process, `switch`, `controller`, `server` or `worker1`…; with CUT whose link.
+        target: a process, `switch` (the first one), a switch by its name, `controller`, `server`
+            or `worker1`…; with CUT whose link.
         round: from 0; it happens when the round begins, or in the `phase` of it.
         phase: one of `PHASES`, or None.
         seconds: after which the process is started again, or the link is mended.
@@ -110,19 +112,28 @@ class FaultPlan:
                 words[word] = value
         return cls(_read_links(words, text), tuple(faults))
 
-    def check(self, *, workers: int, rounds: int, target: str, backup: bool = False) -> None:
+    def check(
+        self,
+        *,
+        workers: int,
+        rounds: int,
+        target: str,
+        backup: bool = False,
+        switches: Sequence[str] = (),
+    ) -> None:
         """Raise `BadFault` for a fault that a run of this size and switch cannot have."""
         if self.links is not None and target != "soft":
             raise BadFault(
                 f"target {target!r} has no faults of links; the embedded switch has (--target soft)"
             )
-        known = [SWITCH, CONTROLLER, SERVER, *map(worker_name, range(workers))]
+        hosts = [SERVER, *map(worker_name, range(workers))]
+        known = [SWITCH, *switches, CONTROLLER, *hosts]
         for fault in self.faults:
             if fault.target not in known or (
-                fault.action is Action.CUT and fault.target in {SWITCH, CONTROLLER}
+                fault.action is Action.CUT and fault.target not in hosts
             ):
-                hosts = known[2:] if fault.action is Action.CUT else known
-                raise BadFault(f"fault {fault}: allowed are {', '.join(hosts)}")
+                allowed = hosts if fault.action is Action.CUT else known
+                raise BadFault(f"fault {fault}: allowed are {', '.join(allowed)}")
             if fault.round >= rounds:
                 raise BadFault(f"fault {fault}: the rounds are 0 to {rounds - 1}")
             if fault.action is Action.DEAD and not (fault.target == SWITCH and backup):

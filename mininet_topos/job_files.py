@@ -6,21 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from controller.artifacts import Artifact
-from controller.inventory import HostSpec, Inventory, SwitchSpec
+from controller.inventory import HostSpec, Inventory, LinkSpec, SwitchSpec
 from controller.jobapi.operator import spec_of
 from host_stack.job import DEFAULT_TIMEOUTS_S, Job
 from host_stack.placement import Placement, heat_based
 from mininet_topos.job_processes import SCHEDULER_PORT
 from mininet_topos.options import RunOptions
 from mininet_topos.plan import Plan
-from mininet_topos.star import StarTopology
+from mininet_topos.topology import Topology
 from workloads.training import Training
 
 JOB_ID = 1
 EPOCH = 1
 GROUP = "239.19.52.2"
-GRPC_ADDRESS = "127.0.0.1:9559"
-SWITCH_NAME = "s1"
 
 PATIENT_TIMEOUTS_S = {"push": 120.0, "drain": 120.0, "commit": 300.0}
 """Of a run with faults: something is away for seconds, and has to be set up by a busy machine; and
@@ -32,7 +30,7 @@ group is needed there too."""
 
 
 class JobFiles:
-    """job.json, training.json, inventory.toml and placement-1.npz of one mode."""
+    """training.json, inventory.toml, placement-1.npz and job.json of one mode."""
 
     def __init__(
         self,
@@ -40,7 +38,7 @@ class JobFiles:
         options: RunOptions,
         plan: Plan,
         artifact: Artifact,
-        topology: StarTopology,
+        topology: Topology,
         folder: Path,
     ) -> None:
         self._mode = mode
@@ -52,11 +50,14 @@ class JobFiles:
         self._folder = folder
 
     def write(self, num_keys: int) -> None:
-        """Write all files."""
-        self.job(num_keys).save(self._folder / "job.json")
+        """Write what the controller and the processes of the job read, but for the job itself."""
         self.training().save(self._folder / "training.json")
         (self._folder / "inventory.toml").write_text(self.inventory().text())
         self.placement().save(self._folder / "placement-1.npz")
+
+    def write_job(self, job_file: str) -> None:
+        """Write the job as the controller describes it: it knows which switches sum for it."""
+        (self._folder / "job.json").write_text(job_file + "\n")
 
     def spec(self, num_keys: int) -> Any:
         """The job as the controller is asked for it."""
@@ -120,16 +121,24 @@ class JobFiles:
     def inventory(self) -> Inventory:
         """What the controller owns."""
         topology = self._topology
-        switch = SwitchSpec(
-            name=SWITCH_NAME,
-            address=GRPC_ADDRESS,
-            ip=topology.switch_ip,
-            mac=topology.switch_mac,
-            target=self._options.target,
-            program=self._artifact.name,
+        switches = tuple(
+            SwitchSpec(
+                name=site.name,
+                address=site.grpc_address,
+                ip=site.ip,
+                mac=site.mac,
+                device_id=site.device_id,
+                target=self._options.target,
+                program=self._artifact.name,
+            )
+            for site in topology.switches
         )
         hosts = tuple(
-            HostSpec(host.name, host.ip, host.mac, SWITCH_NAME, host.port)
+            HostSpec(host.name, host.ip, host.mac, host.switch, host.port)
             for host in topology.hosts
         )
-        return Inventory((switch,), hosts)
+        links = tuple(
+            LinkSpec((f"{one}:{port}", f"{other}:{other_port}"))
+            for (one, port), (other, other_port) in (trunk.ends for trunk in topology.trunks)
+        )
+        return Inventory(switches, hosts, links)

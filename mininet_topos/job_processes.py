@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from controller.jobapi.channel import ControllerAddress
+from mininet_topos.fabric import FabricNetwork
 from mininet_topos.processes import OnEvent, SupervisedProcess
 from mininet_topos.star import StarNetwork
 from workloads.training import FRAMEWORKS
@@ -41,7 +42,7 @@ class JobProcesses:
 
     def __init__(
         self,
-        network: StarNetwork,
+        network: FabricNetwork[Any],
         folder: Path,
         on_event: OnEvent,
         holds: Mapping[str, Sequence[str]],
@@ -63,6 +64,7 @@ class JobProcesses:
             worker_name(host.rank): host for host in topology.worker_hosts
         }
         self.workers = [worker_name(host.rank) for host in topology.worker_hosts]
+        self._switches = [site.name for site in topology.switches]
         self._down: set[str] = set()
         self._stack = ExitStack()
         # A path for a socket may have 107 bytes, the folder's path any length.
@@ -84,16 +86,17 @@ class JobProcesses:
 
     def __getitem__(self, name: str) -> SupervisedProcess:
         """A process by its name."""
-        if name == SWITCH:
-            process: SupervisedProcess = self._network.switch.process
+        if (switch := self._switch(name)) is not None:
+            process: SupervisedProcess = switch.process
             return process
         return self._network.processes[name]
 
     def start(self, name: str, *, again: bool = False) -> SupervisedProcess:
         """Start a process; `again` says that it takes the place of one that died."""
+        name = self._named(name)
         self._down.discard(name)
-        if name == SWITCH:
-            self._network.switch.start()
+        if (switch := self._switch(name)) is not None:
+            switch.start()
             return self[name]
         argv = [sys.executable, "-m", *self._command(name, again)]
         if name == CONTROLLER:
@@ -106,9 +109,10 @@ class JobProcesses:
 
     def kill(self, name: str) -> None:
         """Kill a process, by SIGKILL; until it is started again it may be missing."""
+        name = self._named(name)
         self._down.add(name)
-        if name == SWITCH:
-            self._network.switch.kill()
+        if (switch := self._switch(name)) is not None:
+            switch.kill()
         else:
             self[name].kill()
 
@@ -122,6 +126,7 @@ class JobProcesses:
 
     def turn(self, *, detour: bool) -> None:
         """Change the hosts' routes as the controller has asked, and tell it so."""
+        assert isinstance(self._network, StarNetwork)  # noqa: S101  others have no detour
         self._network.turn(detour=detour)
         self.release(CONTROLLER)
 
@@ -134,10 +139,19 @@ class JobProcesses:
 
         Those that were killed here, and are to be started again, may be missing.
         """
-        for name in (CONTROLLER, SWITCH):
+        for name in (CONTROLLER, *self._switches):
             if name not in self._down:
                 self[name].require_running()
         self._network.processes.check()
+
+    def _switch(self, name: str) -> Any:
+        """The node of a switch; None for any other name."""
+        found = self._named(name)
+        return self._network.switch_named(found) if found in self._switches else None
+
+    def _named(self, name: str) -> str:
+        """The name of the first switch for `switch`."""
+        return self._switches[0] if name == SWITCH else name
 
     def _command(self, name: str, again: bool) -> list[str]:
         folder = str(self._folder)

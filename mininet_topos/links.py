@@ -51,6 +51,16 @@ class Link:
     switch_interface: str
 
 
+@dataclass(frozen=True)
+class TrunkLink:
+    """A link between two switches: both interfaces are in the root namespace."""
+
+    switch: str
+    other: str
+    interface: str
+    peer: str
+
+
 Snapshot = Mapping[str, LinkCounters]
 
 
@@ -61,6 +71,18 @@ def take_snapshot(links: Iterable[Link]) -> Snapshot:
     """
     switch_drops = parse_drops(run_tool(_TC_SHOW))
     return {link.host: _read(link, switch_drops.get(link.switch_interface, 0)) for link in links}
+
+
+def trunk_bytes(trunks: Iterable[TrunkLink]) -> dict[str, int]:
+    """Bytes that left each end of each trunk; keys are `FROM-TO`."""
+    return {
+        f"{one}-{other}": _counter(interface, "tx_bytes")
+        for trunk in trunks
+        for one, other, interface in (
+            (trunk.switch, trunk.other, trunk.interface),
+            (trunk.other, trunk.switch, trunk.peer),
+        )
+    }
 
 
 def difference(later: Snapshot, earlier: Snapshot) -> Snapshot:
@@ -77,15 +99,17 @@ def parse_drops(tc_json: str) -> dict[str, int]:
 
 
 def _read(link: Link, switch_drops: int) -> LinkCounters:
-    statistics = Path("/sys/class/net", link.switch_interface, "statistics")
-
     def counter(name: str) -> int:
-        return int((statistics / name).read_text())
+        return _counter(link.switch_interface, name)
 
     return LinkCounters(
         to_switch=Direction(counter("rx_packets"), counter("rx_bytes"), _host_drops(link)),
         to_host=Direction(counter("tx_packets"), counter("tx_bytes"), switch_drops),
     )
+
+
+def _counter(interface: str, name: str) -> int:
+    return int(Path("/sys/class/net", interface, "statistics", name).read_text())
 
 
 def _host_drops(link: Link) -> int:

@@ -1,4 +1,4 @@
-"""One mode of a run: bring the star up, train, measure, tear it down."""
+"""One mode of a run: bring the network up, train, measure, tear it down."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from mininet_topos.job_processes import JobProcesses
 from mininet_topos.options import RunOptions
 from mininet_topos.plan import Plan
 from mininet_topos.processes import Event, SupervisedProcess
-from mininet_topos.star import StarNetwork, StarTopology
+from mininet_topos.star import network_of
 from workloads.training import AUDIT_FOLDER
 
 POLL_S = 0.2
@@ -48,6 +48,7 @@ class ModeResult:
     workers_done: dict[str, dict[str, Any]] = field(default_factory=dict)
     server_done: dict[str, Any] = field(default_factory=dict)
     traffic: links.Snapshot = field(default_factory=dict)
+    trunk_bytes: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
     scale: dict[str, Any] | None = None
     switch_answers: list[bool] = field(default_factory=list)
@@ -64,13 +65,7 @@ class ModeRun:
     ) -> None:
         self._options = options
         self._faults = options.faults_of(mode)
-        self._topology = StarTopology(
-            workers=options.workers,
-            target=options.target,
-            rate_mbps=options.link_mbps,
-            faults=self._faults.links,
-            backup_path=options.backup_path,
-        )
+        self._topology = replace(options.network, faults=self._faults.links)
         self.files = JobFiles(mode, options, plan, artifact, self._topology, folder)
         self.result = ModeResult(folder)
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -80,7 +75,7 @@ class ModeRun:
         folder = self.result.folder
         folder.mkdir(parents=True)
         with ExitStack() as stack:
-            network = stack.enter_context(StarNetwork(self._topology, folder))
+            network = stack.enter_context(network_of(self._topology, folder))
             job = JobProcesses(
                 network,
                 folder,
@@ -92,9 +87,12 @@ class ModeRun:
             stack.enter_context(job)
             self.files.write(num_keys)
             self._start(job, num_keys)
-            before = network.snapshot()
+            before, trunks = network.snapshot(), network.trunk_bytes()
             self._train(job, on_progress)
             self.result.traffic = links.difference(network.snapshot(), before)
+            self.result.trunk_bytes = {
+                name: sent - trunks[name] for name, sent in network.trunk_bytes().items()
+            }
             status = read_status(job.controller, JOB_ID, names.READY_S)
             self.result.reasons, self.result.scale = status.reasons, status.scale_fields()
             self._end(job)
@@ -108,7 +106,8 @@ class ModeRun:
         for name in (names.CONTROLLER, names.SCHEDULER):
             self._await(job, job.start(name), "ready")
         operator = Operator(job.controller, names.READY_S)
-        operator.create(self.files.spec(num_keys), self.files.placement())
+        info = operator.create(self.files.spec(num_keys), self.files.placement())
+        self.files.write_job(info.job_file)
         self._await(job, job[names.CONTROLLER], "epoch")
         started = [job.start(name) for name in (names.SERVER, *job.workers)]
         for process in started:

@@ -15,6 +15,7 @@ from mininet_topos.processes import ProcessGroup, SupervisedProcess, tcp_probe
 from mininet_topos.shaping import MTU_BYTES
 from mininet_topos.tools import require_tools, run_tool
 from softswitch.faults import LinkFaults
+from softswitch.p4runtime.tls import TlsFiles
 
 SWITCH_READY_S = 180.0
 # Segments that the kernel would merge, split or checksum later look wrong to a switch that
@@ -109,14 +110,28 @@ class ProcessSwitch(compat.Switch):  # type: ignore[misc]
 class EmbeddedSwitch(ProcessSwitch):
     """The embedded switch, `softswitch run`; target 'soft'. Its links can have faults."""
 
-    def __init__(self, name: str, *, faults: LinkFaults | None = None, **params: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        faults: LinkFaults | None = None,
+        tls: TlsFiles | None = None,
+        **params: Any,
+    ) -> None:
         super().__init__(name, **params)
         self._faults = faults
+        self._tls = tls
 
     def argv(self) -> list[str]:
         """Return the command line of `softswitch run`."""
         argv = softswitch_argv(self.grpc_address, self.device_id, port_interfaces(self))
-        return argv if self._faults is None else [*argv, "--fault", f"all:both:{self._faults}"]
+        if self._faults is not None:
+            argv += ["--fault", f"all:both:{self._faults}"]
+        if self._tls is not None:
+            argv += ["--tls-cert", str(self._tls.cert), "--tls-key", str(self._tls.key)]
+            if self._tls.client_ca is not None:
+                argv += ["--tls-client-ca", str(self._tls.client_ca)]
+        return argv
 
     def wait_ready(self, process: SupervisedProcess, timeout_s: float) -> None:
         """Wait for the event that it writes when it serves."""

@@ -15,11 +15,15 @@ from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import MAX_ROUND, MAX_WORKERS
 from host_stack.progress import BSP, Consistency
 from mininet_topos.faults import FaultPlan
+from mininet_topos.leaf_spine import LEAVES_MAX, SPINES_MAX, LeafSpineTopology
 from mininet_topos.shaping import LinkShape
+from mininet_topos.star import StarTopology
+from mininet_topos.topology import Topology
 from workloads.optimizers import make_optimizer
 from workloads.training import FRAMEWORKS
 
 MODES = ("libra", "server-only", "fallback")
+TOPOLOGIES = ("star", "leaf-spine")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class RunOptions:
         modes: which of `MODES` to run, in order.
         target: which switch.
         lanes: of the program that it runs.
+        topology: of `TOPOLOGIES`. leaves, spines: switches of a leaf-spine network.
         link_mbps: rate of every link, each way.
         hot: number of hot keys; None for the byte model's choice.
         placement: method of placing the hot keys.
@@ -60,6 +65,9 @@ class RunOptions:
     modes: tuple[str, ...] = field(default=MODES)
     target: str = "soft"
     lanes: int = 32
+    topology: str = TOPOLOGIES[0]
+    leaves: int = 2
+    spines: int = 1
     link_mbps: float = 20.0
     hot: int | None = None
     placement: str = BEST
@@ -79,6 +87,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         _one_of("target", self.target, tuple(EMULATED))
         program_with(self.lanes)
+        self._check_topology()
         _one_of("transport", self.transport, TRANSPORTS)
         Consistency.parse(self.consistency)
         _one_of("placement", self.placement, tuple(METHODS))
@@ -109,7 +118,33 @@ class RunOptions:
             rounds=self.rounds,
             target=self.target,
             backup=self.backup_path,
+            switches=[site.name for site in self.network.switches],
         )
+
+    @property
+    def network(self) -> Topology:
+        """The network of a mode, but for its faults."""
+        if self.topology == "star":
+            return StarTopology(
+                workers=self.workers,
+                target=self.target,
+                rate_mbps=self.link_mbps,
+                backup_path=self.backup_path,
+            )
+        return LeafSpineTopology(
+            workers=self.workers,
+            target=self.target,
+            rate_mbps=self.link_mbps,
+            leaves=self.leaves,
+            spines=self.spines,
+        )
+
+    def _check_topology(self) -> None:
+        _one_of("topology", self.topology, TOPOLOGIES)
+        if self.topology != "star" and self.backup_path:
+            raise BadInput("a backup path leads around one switch: it needs --topology star")
+        _between("leaves", self.leaves, 1, LEAVES_MAX)
+        _between("spines", self.spines, 1, SPINES_MAX)
 
     def _check_torch(self) -> None:
         _one_of("framework", self.framework, FRAMEWORKS)

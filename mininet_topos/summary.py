@@ -73,6 +73,8 @@ def summarize(
         "num_keys": workload.model.num_keys,
         "fraction_bits": plan.fraction_bits,
         "link_mbps": options.link_mbps,
+        "topology": options.topology,
+        "switches": [site.name for site in options.network.switches],
         "versions": versions(artifact),
         "update_shares": plan.heat.cumulative(),
         "modes": modes,
@@ -121,6 +123,7 @@ def mode_summary(
             name: {"to_switch": link.to_switch.packets, "from_switch": link.to_host.packets}
             for name, link in links.items()
         },
+        "trunk_bytes": result.trunk_bytes,
         "dropped_packets": {
             name: {"to_switch": link.to_switch.drops, "from_switch": link.to_host.drops}
             for name, link in links.items()

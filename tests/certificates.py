@@ -39,11 +39,12 @@ class Authority:
         """The authority's own certificate."""
         return self.pair.cert
 
-    def issue(self, name: str) -> Pair:
-        """Issue a certificate that is valid for localhost and 127.0.0.1."""
+    def issue(self, name: str, *addresses: str) -> Pair:
+        """Issue a certificate that is valid for localhost, 127.0.0.1 and further addresses."""
         pair = self._files(name)
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
-        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        names = ["DNS:localhost", *(f"IP:{each}" for each in ("127.0.0.1", *addresses))]
+        extensions.write_text(f"subjectAltName={','.join(names)}\n")
         _openssl(
             *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
             *("-subj", f"/CN={name}", "-keyout", str(pair.key), "-out", str(request)),

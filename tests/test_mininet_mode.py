@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +62,9 @@ def membership_of(run: ModeRun) -> Membership:
 @pytest.mark.parametrize("mode", ["libra", "fallback", "server-only"])
 def test_the_files_of_a_mode(mode: str, tmp_path: Path) -> None:
     """Workers and server read the same job, training and placement that was decided."""
-    mode_run(mode, tmp_path).files.write(500)
+    files = mode_run(mode, tmp_path).files
+    files.write(500)
+    files.write_job(json.dumps(asdict(files.job(500))))
     job = Job.load(tmp_path / "job.json")
     assert (job.num_keys, job.fraction_bits, job.layout) == (500, 33, LAYOUT)
     assert len(job.workers) == 3

@@ -16,8 +16,9 @@ from mininet_topos import nodes
 from mininet_topos.errors import BadTopology, MissingTool, NotIsolated, ProcessDied
 from mininet_topos.links import Direction, difference
 from mininet_topos.processes import tcp_probe
-from mininet_topos.star import HOSTS_MAX, HostSpec, StarNetwork, StarTopology
+from mininet_topos.star import StarNetwork, StarTopology
 from mininet_topos.tools import NETWORK_TOOLS
+from mininet_topos.topology import HOSTS_MAX, HostSpec
 from tests.isolation import isolated
 
 DEADLINE_S = 60.0
@@ -151,7 +152,7 @@ def test_hosts_reach_each_other_and_nothing_else_travels(tmp_path: Path):
         quiet = [passed["w0"].to_host, passed["ps0"].to_switch]
         quiet += [way for name in ("w1", "w2") for way in vars(passed[name]).values()]
         assert {way.packets for way in quiet} == {0}
-        with pytest.raises(BadTopology, match="host 'w9': this star has ps0, w0, w1, w2"):
+        with pytest.raises(BadTopology, match="host 'w9': there are ps0, w0, w1, w2"):
             net.host("w9")
 
 
