@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kill=worker5@r1", "allowed are switch, controller, server, worker1"),
+        ("kill=worker5@r1", "allowed are switch, s1, controller, server, worker1"),
         ("cut=switch@r1", "allowed are server, worker1"),
         ("kill=switch@r60", "rounds are 0 to 59"),
         ("dead=switch@r1", "backup-path"),

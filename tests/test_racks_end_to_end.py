@@ -38,9 +38,10 @@ pytestmark = [
 WAIT_S = 240.0
 PORT = 9700
 ROUNDS = 60
-NUM_KEYS = 600
 HOT = 400
 DATASET = "synthetic:examples=2000,features=600,nnz=15"
+NUM_KEYS = 601
+"""Of a logistic regression: one for each feature, and the bias."""
 TIMEOUTS_S = {"push": 120.0, "drain": 120.0, "commit": 240.0}
 TOPOLOGY = LeafSpineTopology(workers=5, servers=2, leaves=2)
 STRANGER = TOPOLOGY.worker_hosts[4]
@@ -219,7 +220,12 @@ def racks(folder: Path) -> Iterator[Racks]:
     pair = authority.issue("switch")
     tls = TlsFiles(pair.cert, pair.key, authority.cert)
     with FabricNetwork(TOPOLOGY, folder, tls=tls) as network:
-        yield Racks(network, folder, authority)
+        found = Racks(network, folder, authority)
+        try:
+            yield found
+        finally:
+            for host in found.links:
+                run_tool(["ip", "link", "delete", f"mg-{host}"])
 
 
 def train(found: Racks, jobs: Sequence[Asked]) -> list[str]:
