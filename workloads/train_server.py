@@ -24,6 +24,8 @@ from host_stack.progress import BSP, Consistency
 from host_stack.server import Server
 from workloads.holds import Holds
 from workloads.optimizers import Optimizer, make_optimizer
+from workloads.role_metrics import ServerMetrics
+from workloads.role_metrics import serve as serve_metrics
 from workloads.snapshots import Snapshots
 from workloads.training import AUDIT_FOLDER, Training, emit, run_role
 
@@ -77,7 +79,14 @@ def model_sha256(parameters: FloatArray) -> str:
     return hashlib.sha256(parameters.astype("<f4").tobytes()).hexdigest()
 
 
-def serve(folder: Path, controller: ControllerAddress, holds: Holds, *, resume: bool) -> None:
+def serve(
+    folder: Path,
+    controller: ControllerAddress,
+    holds: Holds,
+    *,
+    resume: bool,
+    metrics_at: str = "",
+) -> None:
     """Serve all rounds; emits `ready`, a `commit` for each round and `done`."""
     job = Job.load(folder / "job.json")
     training = Training.load(folder / "training.json")
@@ -87,12 +96,20 @@ def serve(folder: Path, controller: ControllerAddress, holds: Holds, *, resume: 
         training.optimizer, job.num_keys, learning_rate=training.learning_rate
     )
     recorder = Recorder(folder, training, optimizer)
+    metrics = ServerMetrics(job)
+    if metrics_at:
+        serve_metrics(metrics.registry, metrics_at)
     round_, steps = recorder.begin(parameters, len(job.workers), resume=resume)
     consistency = Consistency.parse(training.consistency)
     incarnations = JobIncarnations(controller, job.job)
     first = incarnations.begin(round_, resumed=resume, timeout_s=CONTROLLER_S)
     transport = open_transport(job, job.server)
     node = server_node(job, job.server)
+
+    def on_commit(commit: Commit, values: FloatArray, aggregate: Aggregate) -> None:
+        recorder.on_commit(commit, values, aggregate)
+        metrics.committed(commit, server.statistics())
+
     server = Server(
         job,
         first,
@@ -101,7 +118,7 @@ def serve(folder: Path, controller: ControllerAddress, holds: Holds, *, resume: 
         transport,
         node,
         incarnations,
-        recorder.on_commit,
+        on_commit,
         consistency=consistency,
         resumed=steps if resume else None,
         on_phase=holds.at,
@@ -128,9 +145,11 @@ def main() -> None:
     parser.add_argument("--tls", type=Path, help="folder of ca.pem, cert.pem and key.pem, or token")
     parser.add_argument("--resume", action="store_true", help="go on at the last checkpoint")
     parser.add_argument("--hold", action="append", default=[], help="wait at ROUND:PHASE")
+    parser.add_argument("--metrics", default="", help="HOST:PORT to serve Prometheus metrics at")
     given = parser.parse_args()
     controller = ControllerAddress.parse(given.controller, given.tls)
-    serve(given.folder, controller, Holds(given.hold), resume=given.resume)
+    holds = Holds(given.hold)
+    serve(given.folder, controller, holds, resume=given.resume, metrics_at=given.metrics)
 
 
 if __name__ == "__main__":

@@ -20,16 +20,20 @@ from host_stack.probe import probe
 from host_stack.progress import BSP, Consistency
 from host_stack.worker import Worker
 from workloads.holds import Holds
+from workloads.role_metrics import WorkerMetrics, serve
 from workloads.training import AUDIT_FOLDER, Training, await_start, emit, run_role
 from workloads.workload import Workload
 
 
-def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool) -> None:
+def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool, metrics_at: str = "") -> None:
     """Train the worker's share of every round; emits one `round` event each.
 
     One that takes the place of a worker that died begins with the open round.
     """
     job = Job.load(folder / "job.json")
+    metrics = WorkerMetrics(job, rank)
+    if metrics_at:
+        serve(metrics.registry, metrics_at)
     address = job.worker_address(rank)
     training = Training.load(folder / "training.json")
     workload = training.open_workload(len(job.workers))
@@ -57,7 +61,7 @@ def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool) -> None:
         try:
             while round_ < training.rounds:
                 holds.at("compute", round_)
-                _train_round(worker, workload, training, rank, round_)
+                _train_round(worker, workload, training, rank, round_, metrics)
                 round_ += 1
             if not in_step:
                 worker.end(round_ - 1)
@@ -70,7 +74,12 @@ def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool) -> None:
 
 
 def _train_round(
-    worker: Worker, workload: Workload, training: Training, rank: int, round_: int
+    worker: Worker,
+    workload: Workload,
+    training: Training,
+    rank: int,
+    round_: int,
+    metrics: WorkerMetrics,
 ) -> None:
     """One round of this worker; raises `Moved` where the server goes on at another one."""
     started = time.monotonic()
@@ -83,6 +92,7 @@ def _train_round(
     next_keys = keys[:0] if last else workload.keys(rank, round_ + 1)
     computed = time.monotonic()
     times = worker.push_round(round_, keys, gradient, next_keys)
+    metrics.pushed(round_, computed - started, times, worker)
     emit("round", round=round_, compute_s=computed - started, loss=loss, **asdict(times))
 
 
@@ -93,8 +103,10 @@ def main() -> None:
     parser.add_argument("rank", type=int, help="position of this host in the job, from 0")
     parser.add_argument("--rejoin", action="store_true", help="take the place of one that died")
     parser.add_argument("--hold", action="append", default=[], help="wait at ROUND:PHASE")
+    parser.add_argument("--metrics", default="", help="HOST:PORT to serve Prometheus metrics at")
     given = parser.parse_args()
-    train(given.folder, given.rank, Holds(given.hold), rejoin=given.rejoin)
+    holds = Holds(given.hold)
+    train(given.folder, given.rank, holds, rejoin=given.rejoin, metrics_at=given.metrics)
 
 
 if __name__ == "__main__":
