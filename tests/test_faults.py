@@ -182,6 +182,28 @@ def test_the_switch_stays_dead(workers: int, tmp_path: Path, references: Path) -
 @pytest.mark.parametrize(
     "workers", [pytest.param(w, marks=pytest.mark.faults(every_run=w == 4)) for w in WORKERS]
 )
+def test_the_switch_comes_back(workers: int, tmp_path: Path, references: Path) -> None:
+    """Training goes on around it, and through it again when it is there.
+
+    Meanwhile a worker is away, so that rounds are left for that. The counters are of the switch
+    that came back.
+    """
+    folder = references / str(workers)
+    folder.mkdir(exist_ok=True)
+    expected = reference(folder, workers)
+    fault = "kill=switch@r1+1s,kill=worker1@r3+30s"
+    run = train(tmp_path, workers, "libra", fault, "soft", "--backup-path")
+    assert run["model_sha256"] == expected["model_sha256"]
+    assert run["audit"] == expected["audit"]
+    mode = run["modes"]["libra"]
+    assert mode["server_counters"]["fallback_added"] > 0
+    assert mode["counters"]["aggregated"] > 0
+    assert mode["counters"]["drained"] > 0
+
+
+@pytest.mark.parametrize(
+    "workers", [pytest.param(w, marks=pytest.mark.faults(every_run=w == 4)) for w in WORKERS]
+)
 def test_the_hot_set_changes(workers: int, tmp_path: Path, references: Path) -> None:
     """Other keys become hot in the middle of the training, and a worker dies just then."""
     folder = references / str(workers)
