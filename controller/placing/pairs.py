@@ -27,6 +27,7 @@ WORTHWHILE = 0.01
 HELD_BACK = 10
 """One in so many documents is left out at first, to see whether co-occurrence is worthwhile."""
 TRIAL_ROUNDS = 6
+"""So many rounds are tried at least, and as many as these documents make."""
 
 
 def pair_rows(placement: Placement, count: int) -> Placement:
@@ -91,7 +92,9 @@ def _worthwhile(
     known = Documents.of(hot, fitted)
     rank = np.empty(len(hot), np.int64)
     rank[order_by_documents(known)] = np.arange(len(hot))
-    pushes = deal(documents[::HELD_BACK], draws, workers * TRIAL_ROUNDS, seed)
+    held = documents[::HELD_BACK]
+    trial = max(TRIAL_ROUNDS, len(held) // (draws * workers))
+    pushes = deal(held, draws, workers * trial, seed)
     by_heat = by_documents = 0
     for pushed in rounds_of(pushes, workers):
         keys = distinct(np.concatenate(pushed))
