@@ -41,7 +41,7 @@ from tests.controller_process import (
     socket_path,
 )
 from tests.fabric import UPLINK, Fabric, fabric, leaf_spine
-from tests.job_in_memory import MemoryJob, random_pushes
+from tests.job_in_memory import MemoryJob, random_pushes, two_cells
 from tests.memory_network import MemoryNetwork, frame
 from tests.test_job import NUM_KEYS, F, expected
 
@@ -180,6 +180,7 @@ class RackJob:
             at=lambda job: replace(at(job), switch=switch, key_file=str(key_file or "")),
             server=server,
             key=key,
+            place=two_cells,
         )
         self._client = JobIncarnations(server_address or process.address, number)
         self.memory.controller = OfDaemon(self._client)  # type: ignore[assignment]
@@ -332,7 +333,7 @@ def test_a_leaf_that_forgets_takes_the_job_to_another_epoch(tmp_path: Path) -> N
         "leaf1": ["127.0.15.3", "127.0.15.4"],
         "leaf2": ["127.0.15.5"],
     }
-    with fabric(leaf_spine(leaves)) as found, controlled(found, tmp_path) as process:
+    with fabric(leaf_spine(leaves, spines=2)) as found, controlled(found, tmp_path) as process:
         plane = SharedDataPlane(found)
         workers = [*leaves["leaf0"][1:], *leaves["leaf1"], *leaves["leaf2"]]
         job = RackJob(1, "127.0.15.1", workers, found, plane, process, seed=33)
