@@ -10,10 +10,12 @@ from typing import Annotated, Any
 import typer
 from google.protobuf.json_format import MessageToDict
 
-from controller.cli_controller import DEFAULT_ADDRESS
 from controller.jobapi.channel import CALL_S, ControllerAddress
 from controller.jobapi.operator import Operator
 from host_stack.errors import BadInput
+
+DEFAULT_ADDRESS = "127.0.0.1:9560"
+"""Where a controller listens unless told otherwise."""
 
 SOCKETS = "libra-*/job.sock"
 """Where emulations put the sockets of their controllers, within the folder for temporary files."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import grpc
 import typer
 
+from controller.cli_connection import DEFAULT_ADDRESS, AsJson, print_json
 from controller.daemon.access import Access
 from controller.daemon.run import Options, run
 from controller.daemon.serving import Endpoint
@@ -21,7 +22,6 @@ from host_stack.errors import BadInput
 from softswitch.errors import BadCertificate
 from softswitch.p4runtime.tls import TlsFiles
 
-DEFAULT_ADDRESS = "127.0.0.1:9560"
 TOKEN_BYTES = 32
 
 
@@ -68,11 +68,15 @@ def controller(
     asyncio.run(run(options, _report_json if as_json else _report))
 
 
-def token() -> None:
+def token(as_json: AsJson = False) -> None:
     """Make a token for a client of a controller, and its line in the access file."""
     made = secrets.token_urlsafe(TOKEN_BYTES)
+    digest = hashlib.sha256(made.encode()).hexdigest()
+    if as_json:
+        print_json({"schema": 1, "token": made, "token_sha256": digest})
+        return
     typer.echo(f"token:        {made}")
-    typer.echo(f'token_sha256 = "{hashlib.sha256(made.encode()).hexdigest()}"')
+    typer.echo(f'token_sha256 = "{digest}"')
 
 
 def endpoint(address: str, credentials: grpc.ServerCredentials | None) -> Endpoint:

@@ -154,12 +154,16 @@ def workers(
 
 def key(
     path: Annotated[Path, typer.Argument(help="File to make; its owner alone may read it.")],
+    as_json: AsJson = False,
 ) -> None:
     """Make the key of a job, which encrypts what its hosts tell each other on the cold path.
 
     Carry the file to all hosts of the job, and give its path there to `libra job create`.
     """
     JobKey.make().save(path)
+    if as_json:
+        print_json({"schema": 1, "key_file": str(path)})
+        return
     typer.echo(f"{path} is a secret: copy it to the hosts of the job, and to nobody else")
 
 

@@ -120,6 +120,11 @@ class Worker:
         self._take_over(Incarnation(job.epoch, 0, job.fraction_bits, 0, nothing))
 
     @property
+    def job(self) -> int:
+        """The number of its job."""
+        return self._job.job
+
+    @property
     def incarnation(self) -> Incarnation:
         """The one that this worker pushes in."""
         return self._incarnation

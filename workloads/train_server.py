@@ -36,9 +36,10 @@ CONTROLLER_S = 120.0
 class Recorder:
     """Emits commits, and keeps snapshots and checkpoints of the model on disk."""
 
-    def __init__(self, folder: Path, training: Training, optimizer: Optimizer) -> None:
+    def __init__(self, folder: Path, job: int, training: Training, optimizer: Optimizer) -> None:
         self._checkpoint = folder / "checkpoint.npz"
         self._snapshots = Snapshots(folder / "snapshots")
+        self._job = job
         self._training = training
         self._optimizer = optimizer
         self._log = CommitLog(folder / AUDIT_FOLDER) if training.audit else None
@@ -71,7 +72,7 @@ class Recorder:
         if every and rounds % every == 0:
             state = self._optimizer.state()
             save_checkpoint(self._checkpoint, rounds, commit.steps, parameters, state)
-        emit("commit", **asdict(commit))
+        emit("commit", job=self._job, **asdict(commit))
 
 
 def model_sha256(parameters: FloatArray) -> str:
@@ -95,7 +96,7 @@ def serve(
     optimizer = make_optimizer(
         training.optimizer, job.num_keys, learning_rate=training.learning_rate
     )
-    recorder = Recorder(folder, training, optimizer)
+    recorder = Recorder(folder, job.job, training, optimizer)
     metrics = ServerMetrics(job)
     if metrics_at:
         serve_metrics(metrics.registry, metrics_at)

@@ -93,7 +93,15 @@ def _train_round(
     computed = time.monotonic()
     times = worker.push_round(round_, keys, gradient, next_keys)
     metrics.pushed(round_, computed - started, times, worker)
-    emit("round", round=round_, compute_s=computed - started, loss=loss, **asdict(times))
+    emit(
+        "round",
+        job=worker.job,
+        epoch=worker.incarnation.epoch,
+        round=round_,
+        compute_s=computed - started,
+        loss=loss,
+        **asdict(times),
+    )
 
 
 def main() -> None:
