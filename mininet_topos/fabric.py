@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from mininet_topos import compat, links
 from mininet_topos.errors import BadTopology
 from mininet_topos.network import Network
-from mininet_topos.nodes import SWITCHES, Host
+from mininet_topos.nodes import SWITCHES, Host, ProcessSwitch
 from mininet_topos.processes import OnEvent, SupervisedProcess
 from mininet_topos.shaping import LinkShape, tc_batch
 from mininet_topos.tools import run_tool
@@ -116,6 +116,9 @@ class FabricNetwork(Network, Generic[T_co]):
             self._nodes[spec.name].set_neighbours(self.topology.neighbours(spec))
         if self.topology.shape is not None:
             self._shape(self.topology.shape)
+        for switch in self._switches.values():
+            if isinstance(switch, ProcessSwitch):
+                switch.launch()
         net.start()
 
     def _add_beside(self, net: Any) -> None:

@@ -76,6 +76,7 @@ class ProcessSwitch(compat.Switch):  # type: ignore[misc]
         self.device_id = device_id
         self.process: SupervisedProcess | None = None
         self._processes = processes
+        self._is_launched = False
 
     def argv(self) -> list[str]:
         """Return the command line of the switch."""
@@ -85,15 +86,24 @@ class ProcessSwitch(compat.Switch):  # type: ignore[misc]
         """Wait until the process serves P4Runtime."""
         raise NotImplementedError
 
+    def launch(self) -> SupervisedProcess:
+        """Start the process and leave it to `start` to wait for it: several come up at once."""
+        prepare_ports(port_interfaces(self).values())
+        self.process = self._processes.start(self.name, self.argv())
+        self._is_launched = True
+        return self.process
+
     def start(self, controllers: Sequence[Any] = ()) -> None:
-        """Start the process and wait until it serves P4Runtime.
+        """Start the process, if it is not launched, and wait until it serves P4Runtime.
 
         Raises ProcessDied or NotReady with the end of its log when it does not.
         """
         del controllers  # Mininet's OpenFlow controllers
-        prepare_ports(port_interfaces(self).values())
-        self.process = self._processes.start(self.name, self.argv())
-        self.wait_ready(self.process, SWITCH_READY_S)
+        process = self.process
+        if process is None or not self._is_launched:
+            process = self.launch()
+        self._is_launched = False
+        self.wait_ready(process, SWITCH_READY_S)
 
     def kill(self) -> None:
         """Crash the switch: its state is lost, its links stay. `start` brings an empty one."""

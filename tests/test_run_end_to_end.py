@@ -48,13 +48,13 @@ def wait_for(process: subprocess.Popen, condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def run(out: Path, *arguments: str) -> dict:
+def run(out: Path, *arguments: str, timeout_s: float = 240.0) -> dict:
     """Run an emulation to its end; return run.json."""
     done = subprocess.run(
         libra("run", "--out", str(out), *SMALL, *arguments),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=timeout_s,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,7 +17,7 @@ ALL_HOT = ("--dataset", "synthetic:examples=4000,features=500,nnz=20", "--hot", 
 def racks(out: Path, leaves: int, workers: int, *arguments: str) -> dict:
     """A run with so many racks; what was applied is what was pushed."""
     network = ("--topology", "leaf-spine", "--leaves", str(leaves), "--workers", str(workers))
-    summary = run(out, *ALL_HOT, *network, "--audit", *arguments)
+    summary = run(out, *ALL_HOT, *network, "--audit", *arguments, timeout_s=800.0)
     assert summary["audit"]["conserved"]
     return summary
 
