@@ -16,8 +16,9 @@ import numpy as np
 from planner.errors import PlanError
 from planner.topology.alternate import COARSE
 from planner.topology.baselines import Setting, make_fabric
+from planner.topology.fabrics import Fabric
 from planner.topology.finder import AllReduceDemand
-from planner.topology.fluid import simulate
+from planner.topology.fluid import prepare, simulate
 from planner.topology.maxmin import Floats, Ints
 from planner.topology.taskgraph import Message, TaskGraph, Transfer
 
@@ -47,18 +48,20 @@ class Merged:
         return last - self.start_ms
 
 
-def merge(graphs: Sequence[TaskGraph], seed: int) -> Merged:
-    """Scatter jobs over a cluster that is as large as all of them, at random.
+def merge(graphs: Sequence[TaskGraph], seed: int, cluster: int | None = None) -> Merged:
+    """Scatter jobs at random over a cluster of servers; None: as many as they all need.
 
-    Raises PlanError when there is no job.
+    Raises PlanError when there is no job, or the cluster is too small.
     """
     if not graphs:
         raise PlanError("no job to share a cluster: give one at least")
     random = np.random.default_rng(seed)
     sizes = [graph.servers for graph in graphs]
-    homes = np.split(random.permutation(sum(sizes)), np.cumsum(sizes)[:-1])
+    jobs, servers = len(graphs), cluster or sum(sizes)
+    if servers < sum(sizes):
+        raise PlanError(f"jobs of {sum(sizes)} servers do not fit into a cluster of {servers}")
+    homes = np.split(random.permutation(servers)[: sum(sizes)], np.cumsum(sizes)[:-1])
     start_ms = np.array([random.random() * graph.compute_ms() for graph in graphs])
-    jobs, servers = len(graphs), sum(sizes)
     first_device = np.concatenate([[0], np.cumsum(sizes)])
     before, after, runtime, device = [], [], [start_ms], [servers + np.arange(jobs)]
     messages: list[Message] = []
@@ -97,36 +100,64 @@ def _moved(message: Message, homes: Ints) -> Message:
     return AllReduceDemand(tuple(homes[list(message.members)].tolist()), message.size_bytes)
 
 
-def share(
-    graphs: Sequence[TaskGraph], degree: int, rate_bps: float, seed: int = 1
-) -> dict[str, dict[str, Any]]:
-    """Iteration times of jobs that share a cluster, by network: each, average and tail, ms.
+class Cluster:
+    """Servers that jobs share, and networks between them.
 
     Args:
-        graphs: of the jobs' iterations; server i computes on device i.
+        servers: in all; None: as many as the jobs need.
         degree: d, interfaces of every server.
         rate_bps: B, of each of them.
-        seed: of places and start times.
 
     """
-    merged = merge(graphs, seed)
-    found = {}
-    for name in SHARED:
-        network = make_fabric(name, Setting(merged.graph.demand, degree, rate_bps, seed))
-        resolution_ms = COARSE * min(graph.compute_ms() for graph in graphs)
-        outcome = simulate(merged.graph, network, resolution_ms=resolution_ms)
-        found[name] = _figures(merged.took_ms(outcome.end_ms))
-    alone = []
-    for graph in graphs:
-        network = make_fabric("topoopt", Setting(graph.demand, degree, rate_bps, seed))
-        resolution_ms = COARSE * graph.compute_ms()
-        alone.append(simulate(graph, network, resolution_ms=resolution_ms).iteration_ms)
-    return {"topoopt": _figures(np.array(alone)), **found}
+
+    def __init__(self, servers: int | None, degree: int, rate_bps: float) -> None:
+        self._servers = servers
+        self._degree = degree
+        self._rate_bps = rate_bps
+        self._alone: dict[tuple[str, int], float] = {}
+
+    def share(self, graphs: Sequence[TaskGraph], seeds: Sequence[int]) -> dict[str, Any]:
+        """Iteration times of jobs that share the cluster, by network: each, average and tail, ms.
+
+        `slowdown` is the mean of a job's time to that of the same job alone at an ideal switch.
+
+        Args:
+            graphs: of the jobs' iterations; server i computes on device i.
+            seeds: of places and start times; all jobs run once for each.
+
+        """
+        ideal = np.array([self.alone_ms("ideal", graph) for graph in graphs])
+        direct = np.array([self.alone_ms("topoopt", graph) for graph in graphs])
+        # On links of their own, jobs take the same wherever they are.
+        found = {"topoopt": _figures(direct[None], ideal)}
+        draws = [merge(graphs, seed, self._servers) for seed in seeds]
+        for name in SHARED:
+            times = [self._shared_ms(name, merged, COARSE * ideal.min()) for merged in draws]
+            found[name] = _figures(np.array(times), ideal)
+        return found
+
+    def alone_ms(self, name: str, graph: TaskGraph) -> float:
+        """What an iteration takes on a network that no other job uses."""
+        key = (name, id(graph))
+        if key not in self._alone:
+            run = prepare(graph, self._fabric(name, graph))
+            self._alone[key] = run.to_end(COARSE * run.least_ms).iteration_ms
+        return self._alone[key]
+
+    def _shared_ms(self, name: str, merged: Merged, resolution_ms: float) -> Floats:
+        fabric = self._fabric(name, merged.graph)
+        outcome = simulate(merged.graph, fabric, resolution_ms=resolution_ms)
+        return merged.took_ms(outcome.end_ms)
+
+    def _fabric(self, name: str, graph: TaskGraph) -> Fabric:
+        return make_fabric(name, Setting(graph.demand, self._degree, self._rate_bps))
 
 
-def _figures(times: Floats) -> dict[str, Any]:
+def _figures(times: Floats, ideal: Floats) -> dict[str, Any]:
+    """Of float64 times, (draws, jobs), and of each job alone, (jobs,)."""
     return {
-        "iteration_ms": times.tolist(),
+        "iteration_ms": times.ravel().tolist(),
         "average_ms": float(times.mean()),
         "p99_ms": float(np.percentile(times, 99)),
+        "slowdown": float((times / ideal).mean()),
     }
