@@ -13,6 +13,9 @@ from planner.fusion import Fusion
 from planner.hot_cold import HotCold
 from planner.profile import Profile
 from planner.simulation import Job, overhead_s, passage, scaling_factor
+from planner.topology.fabrics import Switched
+from planner.topology.fluid import simulate
+from planner.topology.taskgraph import Task, TaskGraph, Transfer
 from planner.transport import Transport
 from tests.planner_support import ADDS, profile_of, profiles
 
@@ -240,3 +243,20 @@ def test_a_measured_curve_is_followed_levelled_and_held():
     assert curve.goodput([0.5e9, 1e9, 2e9, 3e9, 4e9, 9e9]) == pytest.approx(
         [0.45e9, 0.9e9, 0.9e9, 1.95e9, 3e9, 3e9]
     )
+
+
+@MANY
+@given(st.lists(st.floats(1e8, 1e10), min_size=1, max_size=6), st.floats(1e8, 1e10))
+def test_receiving_from_different_links(rates_bps: list[float], server_bps: float):
+    """Gradients over fair links to one server: all are there when the slower of two things is.
+
+    That is the slowest worker's link by itself, or the server's with everything.
+    """
+    size, workers = 1e6, len(rates_bps)
+    star = Switched(workers + 1, server_bps)
+    star.capacity[:workers] = np.array(rates_bps) / 8000
+    tasks = [Task(0.0, None, Transfer(i, workers, size)) for i in range(workers)]
+    took_s = simulate(TaskGraph.build(workers + 1, tasks), star).iteration_ms / 1e3
+    at = Conditions(workers, min(rates_bps), server_goodput_bps=server_bps)
+    up, _ = SCHEMES["parameter-server"](Scheme(adds=NO_ADDS), size, at)
+    assert took_s == pytest.approx(float(up))
