@@ -98,6 +98,7 @@ def compare(
         "budget": options.budget,
         "seed": options.seed,
         "took_s": time.monotonic() - began,
+        "processor_s": sum(row["processor_s"] for row in rows),
         "assumptions": assumptions(listed),
         "headline": headline(rows),
         "rows": rows,
@@ -152,6 +153,11 @@ def _show(found: dict[str, Any], console: Console) -> None:
     console.print(table)
     for line in found["assumptions"]:
         console.print(f"assumed: {line}", markup=False, highlight=False)
+    console.print(
+        f"{len(rows)} comparisons in {found['took_s']:.0f} s, {found['processor_s']:.0f} s of "
+        "processor time",
+        highlight=False,
+    )
     head = found["headline"]
     if head["speedup_max"] is not None:
         best = head["speedup_max_of"]

@@ -9,8 +9,9 @@ Bytes are those that the links of a run counted. Seconds of a round under BSP, N
 - update: UPDATE packets, which the network copies;
 - values: answers to the pulls of all workers, at the server's link. A worker that has its own goes
   on at once. If answers leave one after the other, the first one has them after a share f = 1/N of
-  the time; if links are shared fairly, all have them at its end, f = 1. The middle is taken, and
-  both ends are given as bounds.
+  the time; if links are shared fairly, all have them at its end, f = 1. Both are given as bounds.
+  Answers alone come in between, and the middle is taken. UPDATEs, which the server paces, hold all
+  answers up alike: as far as they last as long as an answer, f = 1.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ def predict(profile: RoundProfile, rate_bps: float) -> RoundTime:
         return barrier_s - (values_s + parts["push"]) + pushed_s
 
     first = 1 / traffic.workers
-    expected_s = round_s((1 + first) / 2)
+    expected_s = round_s(_first_share(traffic))
     return RoundTime(
         rate_bps,
         expected_s,
@@ -190,6 +191,14 @@ def predict(profile: RoundProfile, rate_bps: float) -> RoundTime:
         high_s=barrier_s,
         parts_s={**parts, "overlap": expected_s - barrier_s},
     )
+
+
+def _first_share(traffic: RoundBytes) -> float:
+    """f: after which share of the time of all values the first worker goes on."""
+    alone = (1 + 1 / traffic.workers) / 2
+    if traffic.update >= traffic.cold_down:
+        return 1.0
+    return alone + (1 - alone) * traffic.update / traffic.cold_down
 
 
 def predict_mode(record: RunRecord, mode: ModeRecord) -> tuple[RoundProfile, RoundTime]:

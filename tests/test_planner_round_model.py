@@ -106,13 +106,20 @@ def test_bytes_of_a_server_alone_are_pushes_and_values():
 
 
 def test_parts_of_a_round_add_up():
-    """Values overlap with pushes of workers that have theirs; the middle is taken."""
+    """Values overlap with pushes of workers that have theirs, unless UPDATEs hold all of them up.
+
+    Without UPDATEs the middle is taken.
+    """
     profile = RoundProfile(traffic(own=6_000.0), compute_s=0.01, apply_s=0.002, drain_s=0.005)
     time = predict(profile, RATE_BPS)
     values_s, push_s = 0.016, 0.020
     rest_s = 0.01 + 0.002 + (0.030 + 0.005) + 0.020
     assert time.high_s == pytest.approx(rest_s + values_s + push_s)
-    assert time.round_s == pytest.approx(rest_s + 0.625 * values_s + push_s)
+    assert time.round_s == time.high_s
+    alone = predict(replace(profile, traffic=traffic(own=6_000.0, update=0.0)), RATE_BPS)
+    assert alone.round_s == pytest.approx(rest_s - 0.020 + 0.625 * values_s + push_s)
+    some = predict(replace(profile, traffic=traffic(own=6_000.0, update=2_000.0)), RATE_BPS)
+    assert some.round_s == pytest.approx(rest_s - 0.018 + 0.8125 * values_s + push_s)
     assert time.low_s == pytest.approx(rest_s + max(0.25 * values_s + push_s, values_s + 0.006))
     assert sum(time.parts_s.values()) == pytest.approx(time.round_s)
 

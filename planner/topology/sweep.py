@@ -7,6 +7,7 @@ the other networks get the strategy of direct links.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -100,6 +101,7 @@ class SweepOptions:
 
 def compare(cell: Cell, options: SweepOptions) -> dict[str, Any]:
     """One comparison, for a JSON file: times by network, ms, and costs, US$ a server."""
+    began = time.process_time()
     workload = options.workload(cell)
     search = SearchOptions(options.budget, options.seed)
     plan_options = PlanOptions(FinderOptions(cell.degree), search, rounds=1)
@@ -130,6 +132,7 @@ def compare(cell: Cell, options: SweepOptions) -> dict[str, Any]:
         "matched_links": len(plan.topology.pairs),
         "apart": sum(len(each) < workload.servers for each in plan.strategy.placements),
         "operators": len(workload.operators),
+        "processor_s": time.process_time() - began,
     }
 
 
