@@ -16,6 +16,7 @@ import pytest
 
 from controller.artifacts import Artifact
 from controller.daemon.controller import Ask, Controller
+from controller.daemon.job_keeper import Request
 from controller.daemon.job_record import JobRecord, Placed
 from controller.daemon.store import Store
 from controller.jobapi.channel import ControllerAddress
@@ -353,6 +354,33 @@ def test_a_leaf_that_forgets_takes_the_job_to_another_epoch(tmp_path: Path) -> N
         after = operator.wait_ready(1, 1, WAIT_S)
         assert after.epoch > before.epoch
         assert after.state == before.state
+
+
+def test_a_leaf_that_is_down_brings_no_other_one_under_suspicion(tmp_path: Path) -> None:
+    """A drain that is not answered is explained by it; only without it are all looked at."""
+    leaves = {"leaf0": ["127.0.17.1", "127.0.17.2"], "leaf1": ["127.0.17.3"]}
+    store = Store(tmp_path / "state.sqlite")
+    controller = Controller(leaf_spine(leaves), store)
+    try:
+        record = JobRecord(
+            job=1, fraction_bits=F, num_keys=NUM_KEYS, workers=("127.0.17.2", "127.0.17.3"),
+            server="127.0.17.1", group="239.1.1.1", scheduler=("127.0.17.1", 9700), switch="",
+            placed=Placed.JOB, slot=0, block=Block(0, 1), group_id=0,
+        )  # fmt: skip
+        job = controller.create(Ask(record, 64, None))
+        job.take("the job begins")
+        for name in leaves:
+            controller.switches[name]._mark_ready()
+            job.settle(name)
+        asked = Request(1, 0, "it does not answer a drain")
+        controller.switches["leaf1"]._mark_down("gone")
+        job.suspect(asked)
+        assert not job.suspicions
+        controller.switches["leaf1"]._mark_ready()
+        job.suspect(asked)
+        assert set(job.suspicions) == set(leaves)
+    finally:
+        store.close()
 
 
 def test_workers_may_move_to_other_racks(tmp_path: Path) -> None:

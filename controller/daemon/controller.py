@@ -311,12 +311,15 @@ class Controller:
         for name, switch in self.switches.items():
             if name in job.needed:
                 switch.jobs.append(job)
+                if not switch.is_ready:
+                    job.down.add(name)
             elif self._wanted[name].group_ports(job.record):
                 switch.passing.append(job)
         self._wake(job)
 
     def _leave_switches(self, job: JobKeeper) -> None:
         self._wake(job)
+        job.down.clear()
         for switch in self.switches.values():
             switch.jobs = [each for each in switch.jobs if each is not job]
             switch.passing = [each for each in switch.passing if each is not job]

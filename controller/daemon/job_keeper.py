@@ -49,6 +49,7 @@ class JobKeeper:
         changes: (epoch, why it was made) of the last ones, oldest first.
         standing: when (monotonic) and what the server reported last.
         suspicions: what was asked, by switch; the keeper of a switch takes it up.
+        down: those of its switches that are known to be down.
         deleted: nothing may be asked of it any more.
         followers: servers that are told of each incarnation.
     """
@@ -73,6 +74,7 @@ class JobKeeper:
         self.changes: deque[tuple[int, str]] = deque(maxlen=CHANGES)
         self.standing: tuple[float, Standing] | None = None
         self.suspicions: dict[str, Request] = {}
+        self.down: set[str] = set()
         self.deleted = False
         self.followers = 0
         self._taken = taken
@@ -138,8 +140,8 @@ class JobKeeper:
             self._take_another(request.reason)
 
     def suspect(self, request: Request) -> None:
-        """Look at its switches, soon."""
-        if self._concerns(request):
+        """Look at its switches, soon; unless one is down, which explains what was seen."""
+        if self._concerns(request) and not self.down:
             self.suspicions = dict.fromkeys(self.needed, request)
             self._wake()
 

@@ -355,6 +355,8 @@ class SwitchKeeper:
 
     def _mark_down(self, reason: str) -> None:
         was_ready, self.is_ready = self.is_ready, False
+        for job in self.jobs:
+            job.down.add(self.spec.name)
         if was_ready or reason != self.reason:
             self._tell("switch-down", reason)
         self.reason = reason
@@ -363,6 +365,8 @@ class SwitchKeeper:
     def _mark_ready(self) -> None:
         if not self.is_ready:
             self.is_ready = self._was_ready = True
+            for job in self.jobs:
+                job.down.discard(self.spec.name)
             self.reason = ""
             self._tell("switch-ready", "the switch holds what it should")
             self._notify()
