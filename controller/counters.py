@@ -76,17 +76,17 @@ async def read_foreign(switch: fy.Switch) -> dict[int, int]:
     return {entry.index or 0: entry.packet_count async for entry in entries if entry.packet_count}
 
 
-async def limit_probes(switch: fy.Switch, ports: Iterable[int]) -> int:
-    """Limit the probes of `ports` that are answered, as far as that is missing.
+async def limit_probes(
+    switch: fy.Switch, ports: Iterable[int], per_s: int = PROBES_PER_S, burst: int = PROBE_BURST
+) -> int:
+    """Limit the probes of each of `ports` that are answered, as far as that is missing.
 
     Returns:
         How many meters were written; 0 if the program has none.
     """
     if not any(each.name == _PROBES_AT for each in switch.p4info.meters):
         return 0
-    wanted = fy.P4MeterConfig(
-        cir=PROBES_PER_S, cburst=PROBE_BURST, pir=PROBES_PER_S, pburst=PROBE_BURST
-    )
+    wanted = fy.P4MeterConfig(cir=per_s, cburst=burst, pir=per_s, pburst=burst)
     have = {entry.index: entry.config async for entry in _read(switch, fy.P4MeterEntry(_PROBES_AT))}
     missing = [port for port in sorted(set(ports)) if have.get(port) != wanted]
     await switch.modify(
