@@ -35,6 +35,7 @@ from tests.controller_process import (
 from tests.job_in_memory import SERVER, addresses, make_job, ports
 from tests.memory_network import frame
 from tests.test_controller_control_api import ARTIFACT, HOSTS, creation
+from workloads.role_metrics import ServerMetrics, WorkerMetrics
 
 DASHBOARD = Path(__file__).parent.parent / "docs" / "grafana" / "libra.json"
 
@@ -139,4 +140,10 @@ def test_the_documentation_names_every_metric() -> None:
     """And no other."""
     text = (DASHBOARD.parent.parent / "metrics.md").read_text()
     told = set(re.findall(r"`(libra_\w+)`", text))
-    assert told == {*_GAUGES, *(f"{name}_total" for name in _COUNTERS)}
+    job = make_job(1, 10, 40, 9)
+    roles = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for registry in (WorkerMetrics(job, 0).registry, ServerMetrics(job).registry)
+        for family in registry.collect()
+    }
+    assert told == {*_GAUGES, *(f"{name}_total" for name in _COUNTERS)} | roles
