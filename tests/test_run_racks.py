@@ -10,7 +10,7 @@ from tests.test_run_end_to_end import needs_emulation, run
 
 pytestmark = [*needs_emulation, pytest.mark.timeout(900)]
 
-ALL_HOT = ("--dataset", "synthetic:examples=4000,features=500,nnz=20", "--hot", "500")
+ALL_HOT = ("--dataset", "synthetic:examples=4000,features=3000,nnz=30", "--hot", "3001")
 """Nothing goes over the cold path, so that links carry GRADs, sums and UPDATEs."""
 
 
