@@ -18,6 +18,7 @@ from softswitch.faults import LinkFaults
 from softswitch.p4runtime.tls import TlsFiles
 
 SWITCH_READY_S = 180.0
+_THRIFT_PORT = 9089  # plus the device id: switches of one emulation share a namespace
 # Segments that the kernel would merge, split or checksum later look wrong to a switch that
 # reads them from a packet socket.
 _OFFLOADS_OFF = tuple(
@@ -224,6 +225,7 @@ def bmv2_argv(grpc_address: str, device_id: int, ports: Mapping[int, str]) -> li
     return [
         *("simple_switch_grpc", "--no-p4", "--device-id", str(device_id)),
         *_port_options(ports),
+        *("--thrift-port", str(_THRIFT_PORT + device_id)),
         *("--log-level", "off", "--", "--grpc-server-addr", grpc_address),
     ]
 
