@@ -32,7 +32,7 @@
         transition next; \
     }
 
-/* Metadata are 0 unless they are set; each is set once on a path. */
+/* Metadata are 0 unless they are set (--auto-init-metadata); each is set once on a path. */
 parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_metadata_t md,
                      out ingress_intrinsic_metadata_t ig_intr_md) {
     Checksum() ipv4_checksum;
@@ -41,6 +41,7 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         packet.extract(ig_intr_md);
         packet.advance(PORT_METADATA_SIZE);
         hdr.bridge.setValid();
+        hdr.bridge.epoch = 0;
         /* The recirculation port of each pipe. */
         transition select(ig_intr_md.ingress_port) {
             68 &&& 0x7f: from_this_pipe;
