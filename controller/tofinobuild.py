@@ -50,7 +50,6 @@ def command(compiler: str, out: Path, defines: list[str]) -> list[str]:
         "--arch",
         "tna",
         "-g",
-        "--auto-init-metadata",
         "--bf-rt-schema",
         str(out / "bf-rt.json"),
         "--p4runtime-files",

@@ -32,7 +32,8 @@
         transition next; \
     }
 
-/* Metadata are 0 unless they are set (--auto-init-metadata); each is set once on a path. */
+/* Metadata are 0 unless they are set; each is set once on a path. */
+@pa_auto_init_metadata
 parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_metadata_t md,
                      out ingress_intrinsic_metadata_t ig_intr_md) {
     Checksum() ipv4_checksum;
@@ -48,9 +49,19 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
             default: parse_ethernet;
         }
     }
+    /* Only this program sends there, and only what it has seen before. */
     state from_this_pipe {
         md.recirculated = 1;
-        transition parse_ethernet;
+        packet.extract(hdr.ethernet);
+        packet.extract(hdr.ipv4);
+        packet.extract(hdr.udp);
+        packet.extract(hdr.libra);
+        transition select(hdr.libra.op) {
+            OP_LAP: parse_lap;
+            OP_DRAIN: parse_drain;
+            OP_UPDATE: update;
+            default: other;
+        }
     }
     state parse_ethernet {
         packet.extract(hdr.ethernet);
@@ -86,7 +97,6 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
             (LIBRA_VERSION, OP_PROBE, 0 &&& FLAG_REPLY,
              UDP_BYTES + LIBRA_BYTES + PROBE_BYTES): parse_probe;
             (LIBRA_VERSION, OP_UPDATE, _, _): update;
-            (LIBRA_VERSION, OP_LAP, _, _): lap;
             default: other;
         }
     }
@@ -117,13 +127,6 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         packet.extract(hdr.probe);
         md.kind = KIND_PROBE;
         transition accept;
-    }
-    /* Whoever else sends one has sent an unknown operation. */
-    state lap {
-        transition select(md.recirculated) {
-            1: parse_lap;
-            default: other;
-        }
     }
     state parse_lap {
         packet.extract(hdr.lap);

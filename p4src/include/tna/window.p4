@@ -55,9 +55,10 @@ control Open(inout ingress_metadata_t md) {
     }
 }
 
+/* Signed, for a difference of sequence numbers is compared to 0. */
 struct seen_t {
-    tag_t   epoch;
-    int<32> seq;                       /* signed, for a difference is compared to 0 */
+    int<32> epoch;
+    int<32> seq;
 }
 
 /* seen[worker][seq mod W] holds (epoch, seq): a packet counts if it is newer. */
@@ -67,11 +68,11 @@ control Window(in seq_t seq, inout ingress_metadata_t md) {
     RegisterAction<seen_t, bit<16>, bit<1>>(seen) see = {
         void apply(inout seen_t value, out bit<1> fresh) {
             fresh = 0;
-            if (value.epoch != md.first_tag || (int<32>)seq - value.seq > 0) {
+            if (value.epoch != (int<32>)md.first_tag || (int<32>)seq - value.seq > 0) {
                 value.seq = (int<32>)seq;
                 fresh = 1;
             }
-            value.epoch = md.first_tag;
+            value.epoch = (int<32>)md.first_tag;
         }
     };
 
