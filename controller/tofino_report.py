@@ -1,8 +1,7 @@
 """What p4c's Tofino back end says a compiled program takes of the chip.
 
-`manifest.json` of the output folder names the reports of each pipe: resources (memories and ALUs by
-stage), power (tables by stage and thread) and phv (header vector). Their fields are those of the
-schemas that the back end publishes beside its sources.
+`manifest.json` of the output folder names the reports of each pipe: resources (memories, ALUs and
+instructions by stage) and phv (header vector). The open back end estimates no power.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ class ChipUse:
     """What a program takes of a pipe.
 
     Attributes:
-        stages_ingress, stages_egress: stages up to the last one that has a table of that thread.
+        stages_ingress, stages_egress: stages up to the last one that has an action of that thread.
         stateful_alus: over all stages.
         sram_blocks, tcam_blocks: memories with something in them.
         phv_bits: bits of normal containers of the header vector that hold something.
-        power: estimate of the compiler for both threads, in its own unit; None if there is none.
     """
 
     stages_ingress: int
@@ -33,7 +31,6 @@ class ChipUse:
     sram_blocks: int
     tcam_blocks: int
     phv_bits: int
-    power: float | None
 
 
 def read_chip_use(folder: Path) -> ChipUse:
@@ -45,20 +42,22 @@ def read_chip_use(folder: Path) -> ChipUse:
         files = pipe["files"]
         reports = [(each["type"], each["path"]) for each in files["resources"]]
         reports += [(each["log_type"], each["path"]) for each in files["logs"]]
-        stages = _report(folder, reports, "resources")["resources"]["mau"]["mau_stages"]
-        power = _report(folder, reports, "power")
+        mau = _report(folder, reports, "resources")["resources"]["mau"]
+        stages, available = mau["mau_stages"], mau["nStages"]
         containers = _report(folder, reports, "phv")["containers"]
-        return ChipUse(
-            stages_ingress=_last_stage(power["tables"], "ingress"),
-            stages_egress=_last_stage(power["tables"], "egress"),
+        use = ChipUse(
+            stages_ingress=_last_stage(stages, "ingress"),
+            stages_egress=_last_stage(stages, "egress"),
             stateful_alus=sum(len(stage["meter_alus"]["meters"]) for stage in stages),
             sram_blocks=sum(len(stage["rams"]["srams"]) for stage in stages),
             tcam_blocks=sum(len(stage["tcams"]["tcams"]) for stage in stages),
             phv_bits=sum(_bits(each) for each in containers),
-            power=_power(power),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"the reports in {folder} are not as expected: {error!r}") from error
+    if (stages_used := max(use.stages_ingress, use.stages_egress)) > available:
+        raise BadInput(f"the program takes {stages_used} stages, and the chip has {available}")
+    return use
 
 
 def _report(folder: Path, reports: list[tuple[str, str]], kind: str) -> dict[str, Any]:
@@ -68,14 +67,14 @@ def _report(folder: Path, reports: list[tuple[str, str]], kind: str) -> dict[str
     return read_json_object(folder / paths[0], f"{kind} report of the Tofino back end")
 
 
-def _last_stage(tables: list[Any], gress: str) -> int:
-    stages = [
+def _last_stage(stages: list[Any], gress: str) -> int:
+    having = [
         stage["stage_number"]
-        for table in tables
-        if table["gress"] == gress
-        for stage in table["stages"]
+        for stage in stages
+        for instruction in stage["vliw"]["instructions"]
+        if any(usage["gress"] == gress for usage in instruction["color_usages"])
     ]
-    return max(stages, default=-1) + 1
+    return max(having, default=-1) + 1
 
 
 def _bits(container: dict[str, Any]) -> int:
@@ -87,8 +86,3 @@ def _bits(container: dict[str, Any]) -> int:
         low, high = each["slice_info"]["lsb"], each["slice_info"]["msb"]
         used |= (1 << high + 1) - (1 << low)
     return used.bit_count()
-
-
-def _power(report: dict[str, Any]) -> float | None:
-    found = [float(each["power"]) for each in report.get("total_power", [])]
-    return sum(found) if found else None

@@ -1,7 +1,8 @@
 """`make tofino`: compile the program for Tofino, and record what it takes of the chip.
 
-The compiler's output goes to `p4src/build/tofino/`, which is not committed, and the record to
-`p4src/build/tofino.json`, which is: sources, compiler, layout and figures belong together.
+The compiler's output goes to `p4src/build/tofino/`, which is not committed. The record
+`p4src/build/tofino.json` is, and the P4Info beside it: sources, compiler, layout, figures and what
+the controller writes by belong together.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from controller.artifacts import BUILD_DIR, SOURCE_DIR, sources_sha256
+from controller.artifacts import BUILD_DIR, SOURCE_DIR, sha256, sources_sha256
 from controller.p4build import CompilerFailed, CompilerMissing, layout_of
+from controller.targets.tofino_output import PIPES
 from controller.tofino_report import read_chip_use
 from host_stack.errors import LibraError
 from host_stack.jsonfile import read_json_object
 
 COMPILERS = ("bf-p4c", "p4c")
+CONF_WRITER = "p4c-gen-conf"
 TARGET = "tofino"
 PROGRAM = "libra_tna.p4"
+P4INFO = "p4info.txtpb"
 LANES = 16
 
 
@@ -53,7 +57,7 @@ def command(compiler: str, out: Path, defines: list[str]) -> list[str]:
         "--bf-rt-schema",
         str(out / "bf-rt.json"),
         "--p4runtime-files",
-        str(out / "p4info.pb.txt"),
+        str(out / P4INFO),
         "--p4runtime-force-std-externs",
         *(f"-D{define}" for define in defines),
         "-o",
@@ -72,10 +76,30 @@ def compile_tofino(defines: list[str], folder: Path = BUILD_DIR) -> dict[str, An
         command(compiler, out, defines), capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise CompilerFailed(f"{compiler} failed on {PROGRAM}:\n{done.stderr.strip()}")
+        said = (done.stderr + done.stdout).strip()
+        raise CompilerFailed(f"{compiler} failed on {PROGRAM}:\n{said}")
+    if not list(out.glob("*.conf")):
+        write_conf(out)
     record = record_of(out, defines)
+    shutil.copy(out / P4INFO, folder / f"{TARGET}.{P4INFO}")
     (folder / f"{TARGET}.json").write_text(json.dumps(record, indent=2) + "\n")
     return record
+
+
+def write_conf(out: Path) -> None:
+    """Let the back end's own tool write the .conf file, which not every driver of it calls."""
+    arguments = [
+        *(CONF_WRITER, "--conf-type", "BF-RT", "--p4-version", "p4-16", "--device", TARGET),
+        *("--name", Path(PROGRAM).stem, "--bfrt-name", str(out / "bf-rt.json")),
+        *("--outputdir", str(out), "--pipe", "pipe", "--max-pipe", str(PIPES)),
+    ]
+    if shutil.which(CONF_WRITER) is None:
+        raise CompilerMissing(
+            f"{CONF_WRITER} is not on PATH; it is among the scripts of p4c's Tofino back end"
+        )
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CompilerFailed(f"{CONF_WRITER} failed:\n{done.stderr.strip()}")
 
 
 def record_of(out: Path, defines: list[str]) -> dict[str, Any]:
@@ -86,6 +110,7 @@ def record_of(out: Path, defines: list[str]) -> dict[str, Any]:
     return {
         "compiler": str(manifest.get("compiler_version", "unknown")),
         "sources_sha256": sources_sha256(PROGRAM),
+        "p4info_sha256": sha256((out / P4INFO).read_bytes()),
         "defines": defines,
         "lanes": lanes,
         **dataclasses.asdict(read_chip_use(out)),

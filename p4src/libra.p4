@@ -36,7 +36,7 @@
     lane##i = hdr.grad.sign##i ++ 7w0; \
     high##i = 0; \
     low##i = hdr.grad.sign##i ++ hdr.grad.exponent##i ++ hdr.grad.fraction##i; \
-    align##i.apply(md.job_slot, lane##i, high##i, low##i); \
+    align##i.apply(1, md.job_slot, lane##i, high##i, low##i); \
     magnitude##i = high##i[23:0] ++ low##i[23:0]; \
     md.escape = md.escape | lane##i[ESCAPE_BIT:ESCAPE_BIT];
 #else

@@ -27,7 +27,8 @@
     LowDigit() low##i;
 
 #define ALIGN(i) \
-    align##i.apply(md.job_slot, PLACE##i.lane##i, hdr.digits##i.d1, hdr.digits##i.d0);
+    align##i.apply(md.aligns, md.job_slot, PLACE##i.lane##i, hdr.digits##i.d1, \
+                   hdr.digits##i.d0);
 #define CUT_LOW_DIGIT(i) hdr.digits##i.d0[31:24] = 0;
 
 #define PLACE_LOWER(i) PLACE##i.index##i = PLACE##i.index##i | md.lower_base;
@@ -119,10 +120,10 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
         ig_dprsr_md.drop_ctl = 1;
         md.reason = reason;
     }
-    action no_route() {
+    @name("forward.no_route") action no_route() {
         ig_dprsr_md.drop_ctl = 1;
     }
-    action forward(port_t port, mac_addr_t next_hop, mac_addr_t own) {
+    @name("forward.forward") action forward(port_t port, mac_addr_t next_hop, mac_addr_t own) {
         ig_tm_md.ucast_egress_port = port;
         hdr.ethernet.dst = next_hop;
         hdr.ethernet.src = own;
@@ -134,7 +135,7 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
         size = 4096;
         default_action = no_route();
     }
-    action replicate(bit<16> group) {
+    @name("forward.replicate") action replicate(bit<16> group) {
         ig_tm_md.mcast_grp_a = group;
         hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
     }
@@ -150,8 +151,11 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
         default_action = no_route();
     }
 
-    action cut_low_digits() {
-        EACH_LANE(CUT_LOW_DIGIT)
+    action cut_upper_digits() {
+        EACH_UPPER_LANE(CUT_LOW_DIGIT)
+    }
+    action cut_lower_digits() {
+        EACH_LOWER_LANE(CUT_LOW_DIGIT)
     }
     action bank() {
         md.lower_base = md.lower_base | (1 << ROW_BITS);
@@ -164,6 +168,9 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
     /* They were aligned here; only those that are to be added go on to the egress. */
     action drop_ingress_digits() {
         EACH_INGRESS_LANE(DROP_DIGITS)
+    }
+    action drop_lanes() {
+        hdr.lanes.setInvalid();
     }
     action drop_egress_digits() {
         EACH_EGRESS_LANE(DROP_DIGITS)
@@ -217,9 +224,7 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
                 sources.apply(hdr, md, ig_intr_md);
             }
             locals.apply();
-            if (hdr.libra.isValid()) {
-                membership.apply(hdr, md, ig_intr_md);
-            }
+            membership.apply(hdr, md, ig_intr_md);
             if (hdr.libra.tag[31:20] != md.first_tag[31:20]) {
                 md.wrong_epoch = 1;
             }
@@ -230,25 +235,22 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
             if (hdr.libra.tag[0:0] == 1) {
                 bank();
             }
-
-            if (md.kind == KIND_GRAD) {
-                any_row.apply(hdr, md);
-                EACH_LANE(ALIGN)
-                cut_low_digits();
-                escapes.apply(hdr, md);
-            } else if (md.kind == KIND_DRAIN) {
-                md.or0 = hdr.drain.row;
-                if (hdr.drain.rows == 0 || hdr.drain.hops != 0
-                    || hdr.drain.format != FORMAT_DIGITS) {
-                    md.bad_drain = 1;
-                }
-            } else if (md.kind == KIND_LAP) {
-                if (hdr.lap.next == NEXT_FIRST) {
-                    clear_cells();
-                } else if (md.lap == LAP_LOW) {
-                    touched.apply(hdr);
-                }
+            if (hdr.drain.rows == 0 || hdr.drain.hops != 0 || hdr.drain.format != FORMAT_DIGITS) {
+                md.bad_drain = 1;
             }
+            if (md.first_lap == 1) {
+                clear_cells();
+            }
+            touched.apply(md.lap, hdr);
+            any_row.apply(hdr, md);
+            EACH_LANE(ALIGN)
+            if (md.aligns == 1) {
+                cut_upper_digits();
+            }
+            if (md.aligns == 1) {
+                cut_lower_digits();
+            }
+            escapes.apply(hdr, md);
             place_indexes();
             in_block.apply(md);
             open.apply(md);
@@ -260,12 +262,16 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
             EACH_INGRESS_LANE(INGRESS_LANE)
             hdr.bridge.lap = md.lap;
             hdr.bridge.fresh = md.fresh;
-            hdr.bridge.used = hdr.grad.used[7:0];
-            if (md.kind == KIND_GRAD) {
+            hdr.bridge.index = PLACE0.index0;
+            hdr.lanes.used = hdr.grad.used[7:0];
+            if (md.aligns == 1) {
                 drop_ingress_digits();
-                if (md.fresh == 0) {
-                    drop_egress_digits();
-                }
+            }
+            if (md.fresh == 0) {
+                drop_lanes();
+            }
+            if (md.aligns == 1 && md.fresh == 0) {
+                drop_egress_digits();
             }
 
             if (md.strange != 0) {

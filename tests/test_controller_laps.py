@@ -7,35 +7,12 @@ from pathlib import Path
 import finsy as fy
 import pytest
 
-from controller.artifacts import Artifact
+from controller.artifacts import BUILD_DIR, Artifact
 from controller.laps import Laps, update_ports
-from controller.tables import Attachment, Membership
-
-P4INFO = """
-pkg_info { arch: "tna" }
-tables {
-  preamble { id: 33554433 name: "LibraIngress.laps" alias: "laps" }
-  match_fields { id: 1 name: "md.job_slot" bitwidth: 2 match_type: EXACT }
-  action_refs { id: 16777217 }
-  size: 4
-}
-tables {
-  preamble { id: 33554434 name: "LibraIngress.pipes" alias: "pipes" }
-  match_fields { id: 1 name: "md.job_slot" bitwidth: 2 match_type: EXACT }
-  match_fields { id: 2 name: "standard_metadata.ingress_port" bitwidth: 9 match_type: EXACT }
-  action_refs { id: 16777218 }
-  size: 16
-}
-actions {
-  preamble { id: 16777217 name: "LibraIngress.lap_at" alias: "lap_at" }
-  params { id: 1 name: "port" bitwidth: 9 }
-  params { id: 2 name: "group" bitwidth: 16 }
-}
-actions {
-  preamble { id: 16777218 name: "LibraIngress.read_in" alias: "read_in" }
-  params { id: 1 name: "port" bitwidth: 9 }
-}
-"""
+from controller.provision import group_entities, job_entities, network_entities
+from controller.tables import Attachment, Forward, Local, Membership
+from controller.targets.tofino import Stratum as Tofino
+from host_stack.wire import REASONS_PER_SLOT
 
 
 def membership(*ports: int) -> Membership:
@@ -57,12 +34,10 @@ def membership(*ports: int) -> Membership:
     )
 
 
-@pytest.fixture
-def schema(tmp_path: Path) -> fy.P4Schema:
-    """A program with these tables."""
-    path = tmp_path / "p4info.txtpb"
-    path.write_text(P4INFO)
-    return fy.P4Schema(path)
+@pytest.fixture(scope="module")
+def schema() -> fy.P4Schema:
+    """The program for Tofino, as its compiler describes it."""
+    return fy.P4Schema(BUILD_DIR / "tofino.p4info.txtpb")
 
 
 @pytest.mark.parametrize(("worker", "recirculation"), [(0, 68), (63, 68), (128, 196), (447, 452)])
@@ -110,6 +85,30 @@ def test_updates_close_rounds_in_every_pipe(
 ) -> None:
     """Their own pipe has seen them already; copies go to the others with workers."""
     assert update_ports(server, workers) == ports
+
+
+def test_all_that_a_job_needs_fits_the_program(schema: fy.P4Schema) -> None:
+    """Names, widths and kinds of match are those of the compiled program, in every table."""
+    job = membership(128, 5, 262)
+    hosts = [job.server, *job.workers]
+    forward, local = Forward("02:00:00:00:00:fe", hosts), Local("10.0.0.254")
+    entities = [
+        *network_entities(schema, forward, local),
+        *job_entities(schema, job, 16),
+        *group_entities(schema, job.multicast()),
+        job.job_entry(),
+    ]
+    encoded = [entity.encode(schema) for entity in entities]
+    names = {table.id: table.name for table in schema.tables}
+    written = {names[e.table_entry.table_id] for e in encoded if e.HasField("table_entry")}
+    assert written == {
+        *(f"LibraIngress.align{lane}.exponents" for lane in range(16)),
+        *(f"LibraIngress.{name}" for name in ("laps", "locals", "pipes", "sources.sources")),
+        *(f"LibraIngress.forward.{name}" for name in ("groups", "routes")),
+        *(f"LibraIngress.membership.{name}" for name in ("jobs", "members")),
+    }
+    (reasons,) = [each for each in schema.counters if each.name == "LibraIngress.reasons"]
+    assert reasons.size == Tofino.capabilities.slots * REASONS_PER_SLOT
 
 
 def test_v1model_programs_have_none(tmp_path: Path) -> None:

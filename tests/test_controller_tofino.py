@@ -52,7 +52,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> TofinoProgram:
     """A compiled program with the tables that the controller fills."""
     artifact = Artifact.load()
     folder = write_output(tmp_path_factory.mktemp("tofino") / "out")
-    (folder / "p4info.pb.txt").write_text(artifact.p4info)
+    (folder / "p4info.txtpb").write_text(artifact.p4info)
     return TofinoProgram.read(folder, "tofino", artifact.layout)
 
 

@@ -10,26 +10,27 @@ from typing import Any
 import pytest
 
 from controller import tofinobuild
-from controller.artifacts import BUILD_DIR, sources_sha256
+from controller.artifacts import BUILD_DIR, sha256, sources_sha256
 from controller.p4build import CompilerFailed, CompilerMissing
 from controller.targets.tofino_output import TofinoProgram
 from controller.tofino_report import ChipUse, read_chip_use
 from host_stack.errors import BadInput
 from tests.tofino_output import write_output
 
-STAGE = {
-    "meter_alus": {"meters": [{"row": 1}, {"row": 3}]},
-    "rams": {"srams": [{"row": 0}, {"row": 1}, {"row": 2}]},
-    "tcams": {"tcams": [{"row": 0}]},
-}
-EMPTY = {"meter_alus": {"meters": []}, "rams": {"srams": []}, "tcams": {"tcams": []}}
-POWER = {
-    "tables": [
-        {"name": "a", "gress": "ingress", "stages": [{"stage_number": 0}, {"stage_number": 4}]},
-        {"name": "b", "gress": "egress", "stages": [{"stage_number": 2}]},
-    ],
-    "total_power": [{"gress": "ingress", "power": 3.5}, {"gress": "egress", "power": 1.0}],
-}
+
+def stage(number: int, *threads: str) -> dict[str, Any]:
+    """A stage with an action of each of `threads`, two stateful ALUs, three SRAMs and a TCAM."""
+    instructions = [{"color_usages": [{"color": 0, "gress": each}]} for each in threads]
+    return {
+        "stage_number": number,
+        "vliw": {"instructions": instructions},
+        "meter_alus": {"meters": [{"row": 1}, {"row": 3}]},
+        "rams": {"srams": [{"row": 0}, {"row": 1}, {"row": 2}]},
+        "tcams": {"tcams": [{"row": 0}]},
+    }
+
+
+STAGES = [stage(0, "ingress", "egress"), stage(1), stage(2, "egress"), stage(4, "ingress")]
 
 
 def container(kind: str, *slices: tuple[int, int]) -> dict[str, Any]:
@@ -43,8 +44,7 @@ def container(kind: str, *slices: tuple[int, int]) -> dict[str, Any]:
 def write_reports(folder: Path, **changes: Any) -> Path:
     """Reports in the form of the back end's schemas; `changes` replace whole reports."""
     reports = {
-        "resources": {"resources": {"mau": {"nStages": 12, "mau_stages": [STAGE, EMPTY, STAGE]}}},
-        "power": POWER,
+        "resources": {"resources": {"mau": {"nStages": 12, "mau_stages": STAGES}}},
         "phv": {
             "containers": [
                 container("normal", (0, 7), (4, 15)),
@@ -61,7 +61,6 @@ def write_reports(folder: Path, **changes: Any) -> Path:
         "resources": [{"type": "resources", "path": "pipe/logs/resources.json"}],
         "logs": [
             {"log_type": "phv", "path": "pipe/logs/phv.json"},
-            {"log_type": "power", "path": "pipe/logs/power.json"},
             {"log_type": "text", "path": "pipe/logs/mau.log"},
         ],
     }
@@ -75,11 +74,10 @@ def test_reports_are_added_up(tmp_path: Path) -> None:
     assert read_chip_use(write_reports(tmp_path)) == ChipUse(
         stages_ingress=5,
         stages_egress=3,
-        stateful_alus=4,
-        sram_blocks=6,
-        tcam_blocks=2,
+        stateful_alus=8,
+        sram_blocks=12,
+        tcam_blocks=4,
         phv_bits=17,
-        power=4.5,
     )
 
 
@@ -87,7 +85,7 @@ def test_reports_are_added_up(tmp_path: Path) -> None:
     "changes",
     [
         {"resources": {}},
-        {"power": {"tables": [{"gress": "ingress"}]}},
+        {"resources": {"resources": {"mau": {"mau_stages": [{"stage_number": 0}]}}}},
         {"phv": {"containers": [{"container_type": "normal", "slices": 3}]}},
     ],
 )
@@ -95,6 +93,14 @@ def test_other_reports_are_refused(tmp_path: Path, changes: dict[str, Any]) -> N
     """A back end that writes something else is not misread."""
     with pytest.raises(BadInput, match="are not as expected"):
         read_chip_use(write_reports(tmp_path, **changes))
+
+
+def test_a_program_that_does_not_fit(tmp_path: Path) -> None:
+    """The back end goes on where the chip ends; the error says by how much."""
+    mau = {"nStages": 4, "mau_stages": STAGES}
+    write_reports(tmp_path, resources={"resources": {"mau": mau}})
+    with pytest.raises(BadInput, match="takes 5 stages, and the chip has 4"):
+        read_chip_use(tmp_path)
 
 
 def test_a_report_elsewhere_is_not_read(tmp_path: Path) -> None:
@@ -150,11 +156,29 @@ def test_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (program.p4_name, program.layout.lanes) == ("libra_tna", 8)
 
 
+def test_a_driver_that_writes_no_conf_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The back end's tool for it is called with the name and the pipes of the program."""
+    made = write_reports(write_output(tmp_path / "made"))
+    conf = (made / "libra_tna.conf").rename(tmp_path / "kept")
+    install(tmp_path, monkeypatch, f'while [ "$1" != -o ]; do shift; done\ncp -r "{made}"/. "$2"')
+    with pytest.raises(CompilerMissing, match="p4c-gen-conf is not on PATH"):
+        tofinobuild.compile_tofino([], tmp_path / "build")
+    tool = tmp_path / "p4c-gen-conf"
+    out = tmp_path / "build" / "tofino"
+    tool.write_text(
+        f'#!/bin/sh\necho "$@" > "{tmp_path}/told"\ncp "{conf}" "{out}/libra_tna.conf"\n'
+    )
+    tool.chmod(0o755)
+    tofinobuild.compile_tofino([], tmp_path / "build")
+    told = (tmp_path / "told").read_text()
+    assert f"--name libra_tna --bfrt-name {out}/bf-rt.json --outputdir {out}" in told
+    assert told.endswith("--pipe pipe --max-pipe 4\n")
+
+
 def test_the_committed_figures_are_of_the_committed_program() -> None:
     """A record of other sources fails here, as a stale artifact does."""
-    path = BUILD_DIR / "tofino.json"
-    if not path.exists():
-        pytest.skip("tofino.json is not committed: no figures were measured (docs/tofino.md)")
-    record = json.loads(path.read_text())
+    record = json.loads((BUILD_DIR / "tofino.json").read_text())
     assert record["sources_sha256"] == sources_sha256("libra_tna.p4"), "run `make tofino`"
     assert record["lanes"] == record["layout"]["lanes"]
+    p4info = (BUILD_DIR / "tofino.p4info.txtpb").read_bytes()
+    assert record["p4info_sha256"] == sha256(p4info), "run `make tofino`"

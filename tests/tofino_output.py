@@ -16,7 +16,7 @@ def write_output(folder: Path, **changes: Any) -> Path:
     (pipe / "context.json").write_bytes(b'{"c":1}')
     (pipe / "tofino.bin").write_bytes(b"\x00\xff\x01")
     (folder / "bf-rt.json").write_bytes(b'{"b":2}')
-    (folder / "p4info.pb.txt").write_text(P4INFO)
+    (folder / "p4info.txtpb").write_text(P4INFO)
     program = {
         "program-name": "libra_tna",
         "bfrt-config": "/build/out/bf-rt.json",

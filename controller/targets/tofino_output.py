@@ -84,7 +84,7 @@ class TofinoProgram:
                 raise ValueError("it names no pipeline")
             p4_name = _text(program["program-name"])
             bfrt_info = _bytes(folder, program["bfrt-config"])
-            p4info = _bytes(folder, "p4info.pb.txt").decode()
+            p4info = _bytes(folder, "p4info.txtpb").decode()
         except (KeyError, TypeError, ValueError, OSError) as error:
             raise BadInput(f"{found[0]} does not describe a compiled program: {error}") from error
         return cls(name, p4_name, p4info, layout, bfrt_info, profiles)

@@ -13,7 +13,8 @@ const bit<7> SHIFT_ESCAPES = 64;
 /* On entry, d0 is the gradient, d1 is 0 and the highest bit of `lane` is the sign, which stays there;
  * the other bits become the shift. On return d0 has the lower 24 bits of its digit, and above them what
  * belongs to d1: the caller clears that, for all lanes at once. */
-control StepAlign(in job_slot_t job_slot, inout bit<8> lane, inout bit<32> d1, inout bit<32> d0) {
+control StepAlign(in bit<1> aligns, in job_slot_t job_slot, inout bit<8> lane,
+                  inout bit<32> d1, inout bit<32> d0) {
     /* Sign and exponent give way to the implicit one. */
     action shifted(bit<7> by) {
         lane[6:0] = by;
@@ -76,10 +77,18 @@ control StepAlign(in job_slot_t job_slot, inout bit<8> lane, inout bit<32> d1, i
         }
     }
 
+    /* A condition for each table: on Tofino, what comes after a block of several has to wait for the
+     * last one. */
     apply {
-        exponents.apply();
-        bits.apply();
-        bytes.apply();
+        if (aligns == 1) {
+            exponents.apply();
+        }
+        if (aligns == 1) {
+            bits.apply();
+        }
+        if (aligns == 1) {
+            bytes.apply();
+        }
     }
 }
 

@@ -26,7 +26,7 @@
 
 #if LANES == 16
 #ifndef EGRESS_LANES
-#define EGRESS_LANES 4
+#define EGRESS_LANES 6
 #endif
 #define EACH_LOWER_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define EACH_UPPER_LANE(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
@@ -37,11 +37,8 @@
 #elif EGRESS_LANES == 6
 #define EACH_EGRESS_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #define EACH_INGRESS_LANE(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
-#elif EGRESS_LANES == 8
-#define EACH_EGRESS_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
-#define EACH_INGRESS_LANE(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #else
-#error "with 16 lanes, EGRESS_LANES must be 4, 6 or 8"
+#error "with 16 lanes, EGRESS_LANES must be 4 or 6"
 #endif
 #elif LANES == 8
 #ifndef EGRESS_LANES
@@ -64,29 +61,24 @@
 
 /* Where a lane's byte and index are: PLACE##i.lane##i, PLACE##i.index##i. Those of the egress travel
  * there. */
-#define PLACE0 hdr.bridge
-#define PLACE1 hdr.bridge
+#define PLACE0 hdr.lanes
+#define PLACE1 hdr.lanes
 #if EGRESS_LANES >= 4
-#define PLACE2 hdr.bridge
-#define PLACE3 hdr.bridge
+#define PLACE2 hdr.lanes
+#define PLACE3 hdr.lanes
 #else
 #define PLACE2 md
 #define PLACE3 md
 #endif
 #if EGRESS_LANES >= 6
-#define PLACE4 hdr.bridge
-#define PLACE5 hdr.bridge
+#define PLACE4 hdr.lanes
+#define PLACE5 hdr.lanes
 #else
 #define PLACE4 md
 #define PLACE5 md
 #endif
-#if EGRESS_LANES >= 8
-#define PLACE6 hdr.bridge
-#define PLACE7 hdr.bridge
-#else
 #define PLACE6 md
 #define PLACE7 md
-#endif
 #define PLACE8 md
 #define PLACE9 md
 #define PLACE10 md

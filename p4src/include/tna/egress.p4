@@ -2,6 +2,12 @@
 #ifndef LIBRA_TNA_EGRESS_P4
 #define LIBRA_TNA_EGRESS_P4
 
+#define EXTRACT_HEADERS \
+    packet.extract(hdr.ethernet); \
+    packet.extract(hdr.ipv4); \
+    packet.extract(hdr.udp); \
+    packet.extract(hdr.libra);
+#define LAP_EGRESS_INDEX(i) hdr.lanes.index##i = hdr.bridge.index;
 #define EXTRACT_EGRESS_DIGITS(i) packet.extract(hdr.digits##i);
 #define EXTRACT_EGRESS_LANE(i) \
     packet.extract(hdr.mark##i); \
@@ -11,39 +17,50 @@ parser EgressParser(packet_in packet, out egress_headers_t hdr, out egress_metad
                     out egress_intrinsic_metadata_t eg_intr_md) {
     state start {
         packet.extract(eg_intr_md);
-        packet.extract(hdr.bridge);
-        transition select(hdr.bridge.act) {
-            ACT_PASS: accept;
-            default: parse_headers;
-        }
-    }
-    state parse_headers {
-        packet.extract(hdr.ethernet);
-        packet.extract(hdr.ipv4);
-        packet.extract(hdr.udp);
-        packet.extract(hdr.libra);
-        transition select(hdr.bridge.act) {
-            ACT_ADD: parse_digits;
+        transition select(packet.lookahead<act_t>()) {
+            ACT_PASS: parse_bridge;
+            ACT_ADD: parse_added;
+            ACT_DUPLICATE: parse_duplicate;
             ACT_DRAIN: parse_drain;
             ACT_PROBED: parse_probe;
             ACT_READ_HIGH: parse_lap;
             ACT_READ_LOW: parse_lap;
-            default: accept;
+            default: parse_bridge;
         }
     }
-    state parse_digits {
+    state parse_bridge {
+        packet.extract(hdr.bridge);
+        transition accept;
+    }
+    state parse_added {
+        packet.extract(hdr.bridge);
+        packet.extract(hdr.lanes);
+        EXTRACT_HEADERS
         EACH_EGRESS_LANE(EXTRACT_EGRESS_DIGITS)
         transition accept;
     }
+    state parse_duplicate {
+        packet.extract(hdr.bridge);
+        EXTRACT_HEADERS
+        transition accept;
+    }
     state parse_drain {
+        packet.extract(hdr.bridge);
+        EXTRACT_HEADERS
         packet.extract(hdr.drain);
         transition accept;
     }
     state parse_probe {
+        packet.extract(hdr.bridge);
+        EXTRACT_HEADERS
         packet.extract(hdr.probe);
         transition accept;
     }
     state parse_lap {
+        packet.extract(hdr.bridge);
+        hdr.lanes.setValid();
+        EACH_EGRESS_LANE(LAP_EGRESS_INDEX)
+        EXTRACT_HEADERS
         packet.extract(hdr.lap);
         EACH_EGRESS_LANE(EXTRACT_EGRESS_LANE)
         transition accept;
@@ -55,11 +72,10 @@ parser EgressParser(packet_in packet, out egress_headers_t hdr, out egress_metad
     LowDigit() low##i;
 
 #define EGRESS_LANE(i) \
-    high##i.apply(hdr.bridge.lap, hdr.bridge.fresh, hdr.bridge.used[i:i], \
-                  hdr.bridge.lane##i[7:7], hdr.libra.tag, hdr.bridge.index##i, hdr.digits##i.d1); \
-    low##i.apply(hdr.bridge.lap, hdr.bridge.fresh, hdr.bridge.used[i:i], \
-                 hdr.bridge.lane##i[7:7], hdr.libra.tag, hdr.bridge.index##i, \
-                 hdr.mark##i.touched, hdr.digits##i.d0);
+    high##i.apply(hdr.bridge.lap, hdr.bridge.fresh, hdr.lanes.used[i:i], hdr.lanes.lane##i[7:7], \
+                  hdr.libra.tag, hdr.lanes.index##i, hdr.digits##i.d1); \
+    low##i.apply(hdr.bridge.lap, hdr.bridge.fresh, hdr.lanes.used[i:i], hdr.lanes.lane##i[7:7], \
+                 hdr.libra.tag, hdr.lanes.index##i, hdr.mark##i.touched, hdr.digits##i.d0);
 
 #define DROP_DIGITS(i) hdr.digits##i.setInvalid();
 
@@ -134,6 +150,7 @@ control LibraEgress(inout egress_headers_t hdr, inout egress_metadata_t md,
             }
         }
         hdr.bridge.setInvalid();
+        hdr.lanes.setInvalid();
     }
 }
 

@@ -39,14 +39,19 @@ const lap_t LAP_SEND = 3;              /* leave out what was not touched, and an
     bit<8>  lane##i; \
     bit<16> index##i;
 
-/* From the ingress to the egress. */
+/* From the ingress to the egress, whose parser does not look beyond the first 160 bytes. */
 header bridge_h {
     act_t    act;
     lap_t    lap;
     bit<7>   unused;
     bit<1>   fresh;
-    bit<8>   used;                     /* of the lanes of the egress */
     bit<16>  epoch;
+    bit<16>  index;                    /* of all lanes on a lap */
+}
+
+/* Lanes of the egress that are to be added. */
+header lanes_h {
+    bit<8>   used;
     EACH_EGRESS_LANE(LANE_PLACE)
 }
 
@@ -75,6 +80,7 @@ header mark_h {
 
 struct ingress_headers_t {
     bridge_h   bridge;
+    lanes_h    lanes;
     ethernet_h ethernet;
     ipv4_h     ipv4;
     udp_h      udp;
@@ -89,6 +95,7 @@ struct ingress_headers_t {
 
 struct egress_headers_t {
     bridge_h   bridge;
+    lanes_h    lanes;
     ethernet_h ethernet;
     ipv4_h     ipv4;
     udp_h      udp;
@@ -106,6 +113,8 @@ struct ingress_metadata_t {
     bit<2>      role;
     bit<1>      local;                 /* addressed to this switch */
     bit<1>      recirculated;
+    bit<1>      aligns;                /* a GRAD: its gradients become digits */
+    bit<1>      first_lap;
     bit<1>      bad_checksum;
     bit<1>      wrong_epoch;
     bit<1>      wrong_server;

@@ -9,6 +9,7 @@
     hdr.digits##i.d0 = hdr.grad.grad##i; \
     PLACE##i.lane##i = hdr.grad.grad##i[31:24]; \
     PLACE##i.index##i = hdr.grad.row##i;
+#define DRAIN_INDEX(i) PLACE##i.index##i = hdr.drain.row;
 #define LAP_INDEX(i) PLACE##i.index##i = hdr.lap.row;
 #define EXTRACT_LANE(i) \
     packet.extract(hdr.mark##i); \
@@ -42,6 +43,7 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         packet.extract(ig_intr_md);
         packet.advance(PORT_METADATA_SIZE);
         hdr.bridge.setValid();
+        hdr.lanes.setValid();
         hdr.bridge.epoch = 0;
         /* The recirculation port of each pipe. */
         transition select(ig_intr_md.ingress_port) {
@@ -114,6 +116,7 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
     }
     state parse_grad {
         md.kind = KIND_GRAD;
+        md.aligns = 1;
         packet.extract(hdr.grad);
         EACH_LANE(COPY_LANE)
         transition accept;
@@ -121,6 +124,7 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
     state parse_drain {
         packet.extract(hdr.drain);
         md.kind = KIND_DRAIN;
+        EACH_LANE(DRAIN_INDEX)
         transition accept;
     }
     state parse_probe {
@@ -142,6 +146,7 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
     }
     state first_lap {
         md.lap = LAP_HIGH;
+        md.first_lap = 1;
         transition accept;
     }
     state low_lap {
@@ -186,6 +191,7 @@ control IngressDeparser(packet_out packet, inout ingress_headers_t hdr,
             hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.frag_offset, hdr.ipv4.ttl,
             hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst });
         packet.emit(hdr.bridge);
+        packet.emit(hdr.lanes);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);
         packet.emit(hdr.udp);

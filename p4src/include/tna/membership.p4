@@ -60,10 +60,12 @@ control Membership(inout ingress_headers_t hdr, inout ingress_metadata_t md,
     }
 
     apply {
-        jobs.apply();
+        if (hdr.libra.isValid()) {
+            jobs.apply();
+        }
         if (md.recirculated == 1) {
             server();
-        } else {
+        } else if (hdr.libra.isValid()) {
             members.apply();
         }
     }

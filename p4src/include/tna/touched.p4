@@ -3,47 +3,47 @@
 #ifndef LIBRA_TNA_TOUCHED_P4
 #define LIBRA_TNA_TOUCHED_P4
 
-#define BEGIN(name) \
-    action add_##name(bitmap_t used, bit<16> bytes) { \
+#define BEGIN(four) \
+    action add_##four(bitmap_t used, bit<16> bytes) { \
         hdr.lap.used = used; \
         hdr.lap.bytes = bytes; \
     }
-#define GO_ON(name) \
-    action add_##name(bitmap_t used, bit<16> bytes) { \
+#define GO_ON(four) \
+    action add_##four(bitmap_t used, bit<16> bytes) { \
         hdr.lap.used = hdr.lap.used | used; \
         hdr.lap.bytes = hdr.lap.bytes + bytes; \
     }
-#define TOUCHED(name, first, a, b, c, d) \
-    table name { \
+#define TOUCHED(four, first, a, b, c, d) \
+    table four { \
         key = { \
-            hdr.mark##a.touched[0:0]: exact; \
-            hdr.mark##b.touched[0:0]: exact; \
-            hdr.mark##c.touched[0:0]: exact; \
-            hdr.mark##d.touched[0:0]: exact; \
+            hdr.mark##a.touched[0:0]: exact @name("mark_a"); \
+            hdr.mark##b.touched[0:0]: exact @name("mark_b"); \
+            hdr.mark##c.touched[0:0]: exact @name("mark_c"); \
+            hdr.mark##d.touched[0:0]: exact @name("mark_d"); \
         } \
-        actions = { add_##name; } \
+        actions = { add_##four; } \
         size = 16; \
-        const default_action = add_##name(0, 0); \
+        const default_action = add_##four(0, 0); \
         const entries = { \
-            (1, 0, 0, 0): add_##name(1 << first, 8); \
-            (0, 1, 0, 0): add_##name(2 << first, 8); \
-            (1, 1, 0, 0): add_##name(3 << first, 16); \
-            (0, 0, 1, 0): add_##name(4 << first, 8); \
-            (1, 0, 1, 0): add_##name(5 << first, 16); \
-            (0, 1, 1, 0): add_##name(6 << first, 16); \
-            (1, 1, 1, 0): add_##name(7 << first, 24); \
-            (0, 0, 0, 1): add_##name(8 << first, 8); \
-            (1, 0, 0, 1): add_##name(9 << first, 16); \
-            (0, 1, 0, 1): add_##name(10 << first, 16); \
-            (1, 1, 0, 1): add_##name(11 << first, 24); \
-            (0, 0, 1, 1): add_##name(12 << first, 16); \
-            (1, 0, 1, 1): add_##name(13 << first, 24); \
-            (0, 1, 1, 1): add_##name(14 << first, 24); \
-            (1, 1, 1, 1): add_##name(15 << first, 32); \
+            (1, 0, 0, 0): add_##four(1 << first, 8); \
+            (0, 1, 0, 0): add_##four(2 << first, 8); \
+            (1, 1, 0, 0): add_##four(3 << first, 16); \
+            (0, 0, 1, 0): add_##four(4 << first, 8); \
+            (1, 0, 1, 0): add_##four(5 << first, 16); \
+            (0, 1, 1, 0): add_##four(6 << first, 16); \
+            (1, 1, 1, 0): add_##four(7 << first, 24); \
+            (0, 0, 0, 1): add_##four(8 << first, 8); \
+            (1, 0, 0, 1): add_##four(9 << first, 16); \
+            (0, 1, 0, 1): add_##four(10 << first, 16); \
+            (1, 1, 0, 1): add_##four(11 << first, 24); \
+            (0, 0, 1, 1): add_##four(12 << first, 16); \
+            (1, 0, 1, 1): add_##four(13 << first, 24); \
+            (0, 1, 1, 1): add_##four(14 << first, 24); \
+            (1, 1, 1, 1): add_##four(15 << first, 32); \
         } \
     }
 
-control Touched(inout ingress_headers_t hdr) {
+control Touched(in lap_t lap, inout ingress_headers_t hdr) {
     BEGIN(touched0)
     GO_ON(touched1)
     TOUCHED(touched0, 0, 0, 1, 2, 3)
@@ -56,11 +56,19 @@ control Touched(inout ingress_headers_t hdr) {
 #endif
 
     apply {
-        touched0.apply();
-        touched1.apply();
+        if (lap == LAP_LOW) {
+            touched0.apply();
+        }
+        if (lap == LAP_LOW) {
+            touched1.apply();
+        }
 #if LANES == 16
-        touched2.apply();
-        touched3.apply();
+        if (lap == LAP_LOW) {
+            touched2.apply();
+        }
+        if (lap == LAP_LOW) {
+            touched3.apply();
+        }
 #endif
     }
 }
