@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from host_stack.connect import connected
+from host_stack.errors import BadInput, LibraError, Rewound
 from host_stack.fixedpoint import FloatArray
 from host_stack.job import Job
 from host_stack.kv.config import KVConfig
@@ -54,6 +55,7 @@ class HotKVWorker:
         self._results: dict[int, KVPairs] = {}
         self._next = 0
         self._here: Keys = NOTHING
+        self._failure: LibraError | None = None
 
     def start(self) -> int:
         """Join the job; return the step to begin with.
@@ -107,27 +109,31 @@ class HotKVWorker:
 
         Raises:
             Rewound: the server was restarted behind the last step.
-            PushFailed: nothing moves any more, and nobody says why.
+            PushFailed: nothing moves any more, and nobody says why. The requests stay open, and
+                the worker is of no more use: whatever is asked of it raises the same.
         """
-        if not 0 <= timestamp < self._next:
-            raise KVUsageError(f"no request has timestamp {timestamp}; {self._next} were made")
+        self._check_request(timestamp)
         while self._queue and self._queue[0].timestamp <= timestamp:
             self._advance()
         return self._results.pop(timestamp, None)
 
     def done(self, timestamp: int) -> bool:
         """Whether a request is complete; nothing is done before somebody waits."""
+        self._check_request(timestamp)
         return not self._queue or timestamp < self._queue[0].timestamp
 
     def end(self) -> None:
         """Carry out what is left, and wait until no worker of the job has a step left.
 
+        A worker that has pushed nothing makes an empty step, so that the others go on without it.
+
         Raises:
-            BadInput: no step was made.
             Rewound, PushFailed: as `wait`.
         """
         if self._next:
             self.wait(self._next - 1)
+        if not self._stepping.step:
+            self._stepping.push(NOTHING, np.zeros(0, np.float32), NOTHING)
         self._stepping.end()
 
     def _enter(
@@ -138,31 +144,62 @@ class HotKVWorker:
         vals_out: Array | None,
         callback: Callback | None,
     ) -> int:
+        if self._failure is not None:
+            raise self._failure
         check_keys(keys)
+        num_keys = len(self._stepping.worker.parameters)
+        if keys.size and keys[-1] >= num_keys:
+            raise KVUsageError(f"key {keys[-1]}: the keys of the job are 0 to {num_keys - 1}")
         if pulls and vals_out is not None:
             _check_out(keys, vals_out)
         self._queue.append(_Request(self._next, keys, vals, pulls, vals_out, callback))
         self._next += 1
         return self._next - 1
 
+    def _check_request(self, timestamp: int) -> None:
+        if not 0 <= timestamp < self._next:
+            raise KVUsageError(f"no request has timestamp {timestamp}; {self._next} were made")
+
     def _advance(self) -> None:
-        """Carry out the pushes at the head of the queue as one step, or the pull there."""
-        pushes = []
-        while self._queue and self._queue[0].vals is not None:
-            pushes.append(self._queue.popleft())
-            if pushes[-1].pulls:
+        """Carry out the requests at the head of the queue that go together."""
+        if self._failure is not None:
+            raise self._failure
+        requests = self._together()
+        pushes = [request for request in requests if request.vals is not None]
+        pull = requests[-1] if requests[-1].pulls else None
+        try:
+            self._carry_out(pushes, pull)
+        except Rewound:
+            self._forget(requests)
+            raise
+        except LibraError as error:
+            self._failure = error
+            raise
+        self._forget(requests)
+        for request in requests:
+            if request.callback is not None:
+                request.callback()
+
+    def _together(self) -> list[_Request]:
+        """The pushes at the head of the queue, up to the first that pulls, or the pull behind."""
+        requests = []
+        for request in self._queue:
+            requests.append(request)
+            if request.pulls:
                 break
-        last = pushes[-1] if pushes and pushes[-1].pulls else None
-        pull = self._queue.popleft() if last is None and self._queue else last
+        return requests
+
+    def _forget(self, requests: list[_Request]) -> None:
+        for _ in requests:
+            self._queue.popleft()
+
+    def _carry_out(self, pushes: list[_Request], pull: _Request | None) -> None:
         if pushes:
             wanted = NOTHING if pull is None else pull.keys
             self._stepping.push(*_sum(pushes), wanted)
             self._here = wanted if self._stepping.worker.is_current else NOTHING
         if pull is not None:
             self._pull(pull)
-        for request in (*pushes, *([pull] if pull not in (None, last) else [])):
-            if request is not None and request.callback is not None:
-                request.callback()
 
     def _pull(self, pull: _Request) -> None:
         worker = self._stepping.worker
@@ -188,6 +225,8 @@ def kv_worker(environ: Mapping[str, str] | None = None) -> Iterator[KVWorker | H
         PushFailed: the job's server does not answer.
     """
     env = os.environ if environ is None else environ
+    if env.get("DMLC_ROLE", "worker").lower() != "worker":
+        raise BadInput(f"DMLC_ROLE = {env['DMLC_ROLE']!r:.40}: this program is a worker")
     if not env.get("LIBRA_JOB"):
         node = Node(KVConfig.from_env(env))
         try:

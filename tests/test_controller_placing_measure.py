@@ -19,9 +19,18 @@ FRAME = 14 + 20 + 8
 
 def test_conflicts_by_hand() -> None:
     """Of those of a packet that want one lane, all but one are in conflict."""
-    assert conflicts(np.array([0, 1, 2, 3, 0, 0]), 4) == 1
-    assert conflicts(np.array([5, 5, 5, 5, 1, 2, 3, 4, 5]), 8) == 3
-    assert conflicts(np.array([], np.int64), 8) == 0
+    assert conflicts(np.arange(6) // 4, np.array([0, 1, 2, 3, 0, 0]), 4) == 1
+    assert conflicts(np.arange(9) // 8, np.array([5, 5, 5, 5, 1, 2, 3, 4, 5]), 8) == 3
+    assert conflicts(np.arange(0), np.array([], np.int64), 8) == 0
+
+
+def test_conflicts_are_counted_as_packed() -> None:
+    """Of a push as it travels; packing by lanes leaves none, filling in order many."""
+    placement = pair_rows(heat_based(np.arange(100, dtype=np.uint64), LAYOUT), 3)
+    keys = np.arange(0, 96, 3, dtype=np.uint64)
+    cost = measure(placement, [[keys]])
+    assert cost.conflicts == 0
+    assert cost.arrival_conflicts == conflicts(np.arange(32) // 8, np.arange(0, 96, 3) % 8, 8)
 
 
 def drained_bytes(placement: Placement, used: set[tuple[int, int]]) -> tuple[int, int, int]:

@@ -12,12 +12,12 @@ import pytest
 
 from bench.kv import compile_pslite
 from host_stack.connect import worker_node
-from host_stack.errors import BadInput
+from host_stack.errors import BadInput, PushFailed
 from host_stack.hot_kv import HotKVWorker, kv_worker
 from host_stack.job import Job
 from host_stack.kv import KVConfig, KVServer, KVUsageError, KVWorker, Node, Role
 from host_stack.placement import Placement
-from host_stack.worker import Worker
+from host_stack.worker import RoundTimes, Worker
 from tests.job_in_memory import MemoryJob, make_job
 from tests.kv_jobs import LIMIT_S, AddingStore, config, start_scheduler, together
 from tests.memory_network import Faults, MemoryNetwork
@@ -177,6 +177,7 @@ def test_a_cpp_worker_pushes_into_the_same_job(tmp_path: Path) -> None:
         (KEYS, np.ones(8, np.float32), "8 values of float32 for 4 keys"),
         (KEYS, np.ones(4), "float64"),
         (KEYS[::-1], ONES, "sorted and unique"),
+        (KEYS + np.uint64(20), ONES, "key 60: the keys of the job are 0 to 59"),
     ],
 )
 def test_what_has_no_cell_is_refused(keys: np.ndarray, vals: np.ndarray, words: str) -> None:
@@ -190,9 +191,47 @@ def test_what_has_no_cell_is_refused(keys: np.ndarray, vals: np.ndarray, words: 
         worker.pull(KEYS, np.ones(3, np.float32))
     with pytest.raises(KVUsageError, match="no request has timestamp 0"):
         worker.wait(0)
-    with pytest.raises(BadInput, match="none was made"):
-        worker.end()
+    with pytest.raises(KVUsageError, match="no request has timestamp 99"):
+        worker.done(99)
     node.close()
+
+
+def test_a_worker_that_pushes_nothing_lets_the_others_go_on() -> None:
+    """It ends with an empty step."""
+
+    def watch(worker: HotKVWorker | KVWorker) -> None:
+        assert worker.wait(worker.pull(KEYS)).vals.tolist() == [0] * 4
+
+    job = KVJob([alternating, watch], 30)
+    job.run()
+    assert job.outcome.parameters[KEYS.astype(int)].tolist() == [5, 10, 5, 10]
+
+
+def test_a_failed_step_stays_open() -> None:
+    """Nobody may take gradients for applied that were not."""
+
+    class Broken(Worker):
+        def push_round(self, *_: object) -> RoundTimes:
+            raise PushFailed("no answer")
+
+    job = make_job(1, NUM_KEYS, F, 9)
+    node = worker_node(job, job.workers[0])
+    worker = HotKVWorker(Broken(job, 0, None, node))
+    timestamp = worker.push(KEYS, ONES)
+    for _ in range(2):
+        with pytest.raises(PushFailed, match="no answer"):
+            worker.wait(timestamp)
+        assert not worker.done(timestamp)
+    with pytest.raises(PushFailed, match="no answer"):
+        worker.push(KEYS, ONES)
+    node.close()
+
+
+@pytest.mark.parametrize("role", ["server", "scheduler"])
+def test_a_worker_is_no_other_role(role: str) -> None:
+    """It is said before anything is started."""
+    with pytest.raises(BadInput, match="this program is a worker"), kv_worker({"DMLC_ROLE": role}):
+        pass
 
 
 def test_the_environment_names_the_job(tmp_path: Path) -> None:

@@ -101,3 +101,10 @@ def test_addresses_are_found_without_sending() -> None:
     assert address_towards("127.0.0.1") == "127.0.0.1"
     with pytest.raises(KVConfigError, match="cannot be resolved"):
         resolve("no such host")
+
+
+@pytest.mark.parametrize("text", ["9_700", "\u0663", "1" * 400, "1e3", " 7"])
+def test_numbers_are_plain_and_short(text: str) -> None:
+    """Nothing that only Python reads as a number, and nothing that is long."""
+    with pytest.raises(KVConfigError, match=r"DMLC_PS_ROOT_PORT = .{1,45} is not a whole number"):
+        KVConfig.from_env(ENV | {"DMLC_PS_ROOT_PORT": text})

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,15 +14,24 @@ from host_stack.kv import Node, Role
 from host_stack.kv.scheduler import main
 from tests.kv_jobs import HOST, LIMIT_S, config, together
 
+ENV = {
+    "DMLC_ROLE": "worker",
+    "DMLC_PS_ROOT_URI": HOST,
+    "DMLC_PS_ROOT_PORT": "1",
+    "DMLC_NUM_WORKER": "1",
+    "DMLC_NUM_SERVER": "1",
+}
+
 
 @contextlib.contextmanager
-def launch(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+def launch(*arguments: str, env: dict[str, str] | None = None) -> Iterator["subprocess.Popen[str]"]:
     """Run the program with pipes; nothing of it outlives the test."""
     process = subprocess.Popen(
         [sys.executable, "-m", "host_stack.kv.scheduler", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env=os.environ | (env or {}),
     )
     try:
         yield process
@@ -30,9 +40,12 @@ def launch(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
         process.communicate()
 
 
-def test_program_serves_one_job_and_exits() -> None:
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_program_serves_one_job_and_exits(by_environment: bool) -> None:
     """It reports readiness, the roster and the end, and exits with 0."""
-    with launch("--workers", "1", "--servers", "1") as process:
+    arguments = () if by_environment else ("--workers", "1", "--servers", "1")
+    env = ENV | {"DMLC_ROLE": "scheduler", "DMLC_PS_ROOT_PORT": "0"}
+    with launch(*arguments, env=env) as process:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         assert ready["event"] == "ready"
@@ -68,6 +81,8 @@ def test_port_in_use_is_one_line() -> None:
     [
         (("--workers", "0", "--servers", "1"), 2, "num_workers = 0"),
         (("--workers", "1", "--servers", "1", "--port", "70000"), 2, "root_port = 70000"),
+        (("--workers", "1"), 2, "--workers and --servers go together"),
+        ((), 2, "DMLC_ROLE = worker: this is the scheduler"),
         (("--workers", "1", "--servers", "1", "--host", "no such"), 2, "cannot be resolved"),
         (
             ("--workers", "2", "--servers", "1", "--start-timeout-s", "0.1"),
@@ -76,8 +91,10 @@ def test_port_in_use_is_one_line() -> None:
         ),
     ],
 )
-def test_failures_are_one_line_and_a_code(arguments, code, words, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_failures_are_one_line_and_a_code(arguments, code, words, capsys, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     """Never a traceback."""
+    for name, value in ENV.items():
+        monkeypatch.setenv(name, value)
     handlers = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)]
     try:
         assert main(arguments) == code

@@ -97,15 +97,15 @@ class Result:
     @property
     def conflicts(self) -> float:
         """Write conflicts of a push, with the packing that the method is compared with."""
-        return self.cost.arrival_conflicts if self.method in ARRIVAL else 0.0
+        return self.cost.arrival_conflicts if self.method in ARRIVAL else self.cost.conflicts
 
     def record(self) -> dict[str, Any]:
         """The same for JSON; docs/hot-parameters.md says what each is."""
         return {
             "packing": "arrival" if self.method in ARRIVAL else "lanes",
             "packets_ratio": self.cost.packets_ratio,
-            "conflicts": self.conflicts,
             **asdict(self.cost),
+            "conflicts": self.conflicts,
             "rows": self.rows,
             "paired_rows": self.pairs,
             "rows_per_embedding": self.rows_per_embedding,

@@ -25,6 +25,7 @@ class Cost:
     Attributes:
         hot_keys, cold_keys: of a push.
         packets, ideal: of a push; the ideal is ⌈hot keys / LANES⌉.
+        conflicts: of a push as it is packed.
         arrival_conflicts: of a push that is packed in the order of its keys, LANES at a time.
         rows_touched: rows that a round drains, and of which it sends an UPDATE.
         requests: DRAINs of a round, if none is sent again.
@@ -36,6 +37,7 @@ class Cost:
     cold_keys: float
     packets: float
     ideal: float
+    conflicts: float
     arrival_conflicts: float
     rows_touched: float
     requests: float
@@ -48,12 +50,11 @@ class Cost:
         return self.packets / self.ideal if self.ideal else 1.0
 
 
-def conflicts(lanes: IntArray, num_lanes: int) -> int:
-    """Write conflicts of gradients (int64[n], their lanes) that fill packets as they come.
+def conflicts(packets: IntArray, lanes: IntArray, num_lanes: int) -> int:
+    """Write conflicts of n gradients: their packets are int64[n], their lanes int64[n].
 
     Counted as in the paper: of the gradients of a packet that want the same lane, all but one.
     """
-    packets = np.arange(len(lanes)) // num_lanes
     return len(lanes) - len(np.unique(packets * num_lanes + lanes))
 
 
@@ -66,15 +67,17 @@ def measure(placement: Placement, rounds: list[Round]) -> Cost:
 def _of_round(placement: Placement, pushes: Round) -> tuple[float, ...]:
     """The attributes of `Cost`, of one round."""
     lanes = placement.layout.lanes
-    sums = np.zeros(5)
+    sums = np.zeros(6)
     indices = []
     for keys in pushes:
         _, index = placement.find(keys)
         packing = placement.pack(index)
         indices.append(index)
         hot = len(index)
-        arrival = conflicts(placement.lanes[index], lanes)
-        sums += (hot, len(keys) - hot, packing.count, ideal_packets(hot, lanes), arrival)
+        packed = conflicts(packing.packets, packing.lanes, lanes)
+        arrival = conflicts(np.arange(hot) // lanes, placement.lanes[index], lanes)
+        ideal = ideal_packets(hot, lanes)
+        sums += (hot, len(keys) - hot, packing.count, ideal, packed, arrival)
     changed = distinct(np.concatenate(indices))
     rows = distinct(placement.rows[changed])
     seconds = placement.second_cells(rows)

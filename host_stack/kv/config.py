@@ -1,6 +1,7 @@
 """Configuration of a node, from code or from ps-lite's environment variables."""
 
 import os
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from host_stack.kv.errors import KVConfigError
 from host_stack.kv.ids import Role
 
 MAX_PER_ROLE = 2048
+_WHOLE = re.compile(r"-?[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +111,9 @@ def _required(env: Mapping[str, str], name: str) -> str:
 
 
 def _number(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise KVConfigError(f"{name} = {text!r} is not a whole number") from None
+    if _WHOLE.fullmatch(text) is None:
+        raise KVConfigError(f"{name} = {text!r:.40} is not a whole number of at most nine digits")
+    return int(text)
 
 
 def _number_or(env: Mapping[str, str], name: str, default: int) -> int:

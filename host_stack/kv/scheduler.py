@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from host_stack.errors import LibraError
 from host_stack.kv.config import KVConfig
 from host_stack.kv.curve import JobKey
+from host_stack.kv.errors import KVConfigError
 from host_stack.kv.ids import Role
 from host_stack.kv.node import Node
 
@@ -60,14 +62,34 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="host_stack.kv.scheduler", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=0, help="0 chooses a free one")
-    parser.add_argument("--workers", type=int, required=True)
-    parser.add_argument("--servers", type=int, required=True)
+    parser.add_argument("--workers", type=int, help="without it, DMLC_* variables say all this")
+    parser.add_argument("--servers", type=int, help="goes with --workers")
     parser.add_argument("--key", type=Path, help="file of the job's key: encrypt")
     parser.add_argument("--start-timeout-s", type=float, default=60.0, help="until all are up")
     parser.add_argument(
         "--lifetime-s", type=float, default=MAX_LIFETIME_S, help="until all nodes have finished"
     )
     return parser
+
+
+def _config(arguments: argparse.Namespace) -> KVConfig:
+    """What the options say, or without --workers and --servers the environment."""
+    if (arguments.workers is None) != (arguments.servers is None):
+        raise KVConfigError("--workers and --servers go together")
+    if arguments.workers is None:
+        config = KVConfig.from_env()
+        if config.role is not Role.SCHEDULER:
+            raise KVConfigError(f"DMLC_ROLE = {config.role.name.lower()}: this is the scheduler")
+    else:
+        config = KVConfig(
+            role=Role.SCHEDULER,
+            root_host=arguments.host,
+            root_port=arguments.port,
+            num_workers=arguments.workers,
+            num_servers=arguments.servers,
+        )
+    key = None if arguments.key is None else JobKey.load(arguments.key)
+    return replace(config, start_timeout_s=arguments.start_timeout_s, key=key)
 
 
 def _print(event: dict[str, Any]) -> None:
@@ -86,15 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _on_signal)
     signal.signal(signal.SIGINT, _on_signal)
     try:
-        config = KVConfig(
-            role=Role.SCHEDULER,
-            root_host=arguments.host,
-            root_port=arguments.port,
-            num_workers=arguments.workers,
-            num_servers=arguments.servers,
-            start_timeout_s=arguments.start_timeout_s,
-            key=None if arguments.key is None else JobKey.load(arguments.key),
-        )
+        config = _config(arguments)
         run_scheduler(config, arguments.lifetime_s, _print)
     except LibraError as error:
         print(f"scheduler: {error}", file=sys.stderr)
