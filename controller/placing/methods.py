@@ -102,5 +102,8 @@ def place(method: str, hot: Keys, layout: Layout, data: Data) -> Placement:
     """
     check_method(method)
     if method in NEED_DOCUMENTS and len(hot) and not data.documents:
-        raise BadInput(f"method {method} needs a data set or a trace to see which keys meet")
+        raise BadInput(
+            f"method {method} needs a data set or a trace to see which keys meet; `libra identify "
+            "--save-traces` writes one, and method heat needs none"
+        )
     return METHODS[method](hot, layout, data)
