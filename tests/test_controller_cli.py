@@ -58,7 +58,7 @@ def libra(
         ((*SMALL, "--hot", "99999999"), ["99999999", "262144"]),
         ((*SMALL, "--hot", "1000"), ["1000", "the model has"]),
         ((*SMALL, "--hot", "-1"), ["-1"]),
-        (("--fault", "kill=moon@r1"), ["moon", "switch, controller, server, worker1"]),
+        (("--fault", "kill=moon@r1"), ["moon", "switch, s1, controller, server, worker1"]),
         (("--fault", "kill=switch"), ["kill=switch", "@rROUND"]),
         (("--fault", "loss=0.1", "--target", "bmv2"), ["bmv2", "--target soft"]),
         (("--link-mbps", "0"), ["0", "0.1"]),

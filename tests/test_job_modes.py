@@ -25,7 +25,7 @@ RULES = {
     "ssp-3": Consistency(3, close_steps=4),
     "async-count": Consistency(None, close_steps=3),
     "async-each": Consistency(None, close_steps=1),
-    "async-time": Consistency(None, close_s=0.05),
+    "async-time": Consistency(None, close_s=0.002),
 }
 
 
@@ -105,7 +105,7 @@ def test_the_scale_changes(rule: Consistency, tmp_path: Path) -> None:
     job = job_of(rule, 34)
 
     def change(commit: Commit) -> None:
-        if commit.round == 1 and job.controller.incarnation.fraction_bits == F:
+        if commit.round == 0 and job.controller.incarnation.fraction_bits == F:
             job.controller.move(2, fraction_bits=F - 12)
             job.crash(addresses(WORKERS)[2], 3)
 
