@@ -17,6 +17,8 @@ from planner.description import Device
 from planner.errors import PlanError
 from planner.models import make_model
 from planner.topology.cost import Prices, assumptions
+from planner.topology.operators import check_servers
+from planner.topology.search import check_seed
 from planner.topology.sweep import (
     BASELINES,
     STUDY_BATCHES,
@@ -34,6 +36,8 @@ from planner.topology.topology_file import write_json
 from planner.units import parse_rate_bps, rate_text
 
 PROCESSES_MAX = 64
+MIN_WIDTH = 112
+"""Columns of the table, wherever it goes: figures that are cut off mislead."""
 
 
 def compare(
@@ -127,6 +131,8 @@ def _options(
     unknown = [name for name in fabric or () if name not in BASELINES]
     if unknown:
         raise PlanError(f"unknown fabric {unknown[0]!r}; known are {', '.join(BASELINES)}")
+    check_seed(seed)
+    check_servers(servers)
     models = {name: STUDY_BATCHES.get(name, make_model(name).batch) for name in model or ()}
     return SweepOptions(
         models=models or dict(STUDY_BATCHES),
@@ -144,13 +150,13 @@ def _options(
 def _show(found: dict[str, Any], console: Console) -> None:
     rows = found["rows"]
     fabrics = list(rows[0]["iteration_ms"])
-    table = Table("model", "links", *(f"{name} ms" for name in fabrics), "gain", box=SIMPLE)
+    table = Table("ms", "links", *fabrics, "gain", box=SIMPLE, min_width=MIN_WIDTH)
     for row in rows:
         times = (f"{row['iteration_ms'][name]:.1f}" for name in fabrics)
         gain = "" if row["speedup"] is None else f"{row['speedup']:.2f}×"
         links = f"{row['degree']} × {rate_text(row['rate_bps'])}"
         table.add_row(row["model"], links, *times, gain)
-    console.print(table)
+    console.print(table, width=max(console.width, MIN_WIDTH))
     for line in found["assumptions"]:
         console.print(f"assumed: {line}", markup=False, highlight=False)
     console.print(

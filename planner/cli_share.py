@@ -16,6 +16,7 @@ from planner.errors import PlanError
 from planner.models import KNOWN
 from planner.topology.iteration import iteration_graph
 from planner.topology.operators import workload_of
+from planner.topology.search import check_seed
 from planner.topology.sharing import Cluster
 from planner.topology.strategy import STARTS, start
 from planner.topology.sweep import STUDY_DEVICE
@@ -59,6 +60,7 @@ def share_command(
     counts = _counts(jobs, servers, cluster, load)
     if not 1 <= draws <= DRAWS_MAX:
         raise PlanError(f"--draws {draws}: allowed are 1 to {DRAWS_MAX}")
+    check_seed(seed)
     names = model or ["dlrm", "bert", "candle", "vgg16"]
     graphs = {
         name: _graph(name, servers, degree, bandwidth, devices, flops, strategy) for name in names

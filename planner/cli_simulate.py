@@ -20,6 +20,7 @@ from planner.topology.direct import PATHS
 from planner.topology.fluid import simulate
 from planner.topology.iteration import iteration_graph
 from planner.topology.operators import workload_of
+from planner.topology.search import check_seed
 from planner.topology.strategy import STARTS, start
 from planner.topology.taskgraph import TaskGraph, read_task_graph
 from planner.topology.topology_file import write_json
@@ -70,6 +71,7 @@ def simulate_command(
     check_file("--json", json_path)
     if not 0 <= resolution_ms < float("inf"):
         raise PlanError(f"--resolution-ms {resolution_ms}: allowed are numbers from 0")
+    check_seed(seed)
     given = described(job, model, servers, degree or 1, bandwidth, devices, batch, flops)
     graph = _graph(taskgraph, given, strategy)
     rate_bps = given.links.rate_bps if given else parse_rate_bps(bandwidth or "100G")

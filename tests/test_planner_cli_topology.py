@@ -96,6 +96,11 @@ def test_a_published_iteration(tmp_path: Path) -> None:
         (["topology", "--servers", "8", "--mode", "none"], "paper, artifact"),
         (["topology", "--servers", "8", "--json", "/"], "--json"),
         (["topology", "--taskgraph", "/absent"], "/absent"),
+        (["topology", "--model", "bert", "--servers", "1"], "2 or more have a network"),
+        (["topology", "--model", "bert", "--servers", "8", "--seed", "-1"], "seed -1: allowed"),
+        (["compare", "--seed", "-1"], "seed -1: allowed"),
+        (["compare", "--model", "bert", "--servers", "1"], "2 or more have a network"),
+        (["share", "--seed", "-1"], "seed -1: allowed"),
         (["simulate"], "--taskgraph"),
         (["simulate", "--model", "vgg16", "--servers", "4", "--fabric", "none"], "ideal"),
     ],
@@ -139,6 +144,20 @@ def test_a_plan_comes_back_from_its_file(tmp_path: Path) -> None:
     [
         ({"schema": 2}, "schema"),
         ({"rate_bps": 0}, "rate_bps"),
+        ({"paths": 65}, "paths is 65; allowed are 1 to 64"),
+        (
+            {
+                "topology": {
+                    "servers": 4,
+                    "degree": 1,
+                    "groups": [
+                        {"members": [0, 1, 2], "strides": [10**30 + 1], "one_way_strides": []}
+                    ],
+                    "matched_pairs": [],
+                }
+            },
+            "strides below the 3 members",
+        ),
         ({"transfers": [[0, 9, 1]]}, "servers from 0 to 3"),
         ({"transfers": [[0, 1]]}, "a server and bytes"),
         ({"allreduces": [{"members": [0, 0], "size_bytes": 1}]}, "each once"),

@@ -16,7 +16,7 @@ from pathlib import Path
 from host_stack.jsonfile import read_json_object
 from mininet_topos.json_node import JsonNode
 from planner.errors import PlanError
-from planner.topology.direct import PATHS, Direct
+from planner.topology.direct import PATHS, PATHS_MAX, Direct
 from planner.topology.estimate import Estimator
 from planner.topology.fabrics import Fabric
 from planner.topology.finder import FinderOptions, find_topology
@@ -71,9 +71,10 @@ class PlanOptions:
         unknown = [name for name in self.starts if name not in STARTS]
         if unknown or not self.starts:
             raise PlanError(f"unknown strategies {unknown}; known are {', '.join(STARTS)}")
-        if not 0 <= self.rounds <= 1000 or not 1 <= self.paths <= 64:
+        if not 0 <= self.rounds <= 1000 or not 1 <= self.paths <= PATHS_MAX:
             raise PlanError(
-                f"{self.rounds} rounds over {self.paths} paths: allowed are 0 to 1000 and 1 to 64"
+                f"{self.rounds} rounds over {self.paths} paths: allowed are 0 to 1000 and 1 to "
+                f"{PATHS_MAX}"
             )
 
 
@@ -243,6 +244,8 @@ class Alternation:
                 f"{path} is of another job or of other options: give the same ones, or another file"
             )
         self._history = node.get("history_ms").numbers()
+        if not self._history:
+            raise node.get("history_ms").mismatch("the time of the start, at least")
         best = node.get("best")
         topology = read_topology(best.get("topology"))
         strategy = strategy_from(best.get("strategy"), self._workload)

@@ -55,12 +55,13 @@ class Prices:
             node = JsonNode(
                 "prices", read_json_object(path or default, "list of prices"), PlanError
             )
-        return cls(
-            {
-                item: Price(each.get("usd").number(), each.get("source").text())
-                for item, each in node.fields().items()
-            }
-        )
+        items = {
+            item: Price(each.get("usd").number(), each.get("source").text())
+            for item, each in node.fields().items()
+        }
+        if not any(price.usd for price in items.values()):
+            raise node.mismatch("a price above 0, at least one")
+        return cls(items)
 
     @cached_property
     def curves(self) -> dict[str, list[tuple[float, float]]]:

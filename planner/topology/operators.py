@@ -73,14 +73,21 @@ class Workload:
         return found
 
 
+def check_servers(servers: int) -> None:
+    """Raise PlanError for a cluster without a network."""
+    if servers < 2:
+        raise PlanError(f"{servers} servers: 2 or more have a network between them")
+
+
 def workload_of(job: JobDescription) -> Workload:
     """Make operators of a job's layers.
 
     Layers without parameters, and normalisations, belong to the operator whose output they alone
     take. If the job's iteration was measured, times are scaled to it.
 
-    Raises PlanError for a job whose iteration takes no time.
+    Raises PlanError for a job whose iteration takes no time, or that has one server.
     """
+    check_servers(job.cluster.servers)
     forward_s = job.forward_s
     estimated_s = sum(forward_s.values()) * (1 + BACKWARD_PER_FORWARD)
     if not estimated_s:

@@ -15,6 +15,7 @@ import numpy as np
 from host_stack.jsonfile import read_json_object
 from mininet_topos.json_node import JsonNode
 from planner.errors import PlanError
+from planner.topology.direct import PATHS_MAX
 from planner.topology.finder import AllReduceDemand, Demand
 from planner.topology.topology import Topology
 from planner.topology.topology_file import as_fields as topology_fields
@@ -80,8 +81,15 @@ class PlanFile:
             topology,
             rate_bps,
             _demand(root, topology.servers),
-            root.get("paths").integer(1),
+            _paths(root),
         )
+
+
+def _paths(root: JsonNode) -> int:
+    paths = root.get("paths").integer(1)
+    if paths > PATHS_MAX:
+        raise PlanError(f"topo.paths is {paths}; allowed are 1 to {PATHS_MAX}")
+    return paths
 
 
 def _demand(root: JsonNode, servers: int) -> Demand:

@@ -56,7 +56,7 @@ def draw_topology(topology: Topology, path: Path) -> None:
         axis.set_title(f"{topology.servers} servers, {topology.degree} interfaces each")
         axis.set_aspect("equal")
         axis.axis("off")
-        axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+        figure.legend(loc="outside right center")
         figure.savefig(path, dpi=DPI)
 
 
@@ -76,7 +76,6 @@ def draw_traffic(demand: Demand, topology: Topology, path: Path) -> None:
             axis.set_xlabel("to server")
             axis.set_ylabel("from server")
             axis.grid(visible=False)
-        figure.colorbar(
-            image, ax=axes[0].tolist(), shrink=0.8, format=EngFormatter(unit="B", places=0)
-        )
+        unit = EngFormatter(unit="B") if highest >= 1e3 else "%g B"
+        figure.colorbar(image, ax=axes[0].tolist(), shrink=0.8, format=unit)
         figure.savefig(path, dpi=DPI)

@@ -20,12 +20,21 @@ from planner.topology.operators import Workload
 from planner.topology.strategy import Placement, Strategy, as_fields, from_fields
 
 BUDGET_MAX = 10_000_000
+SEED_MAX = 2**63 - 1
+STATES = 2**128
+"""Of the random generator, PCG64."""
 MEMORY_BYTES = 128e9
 """Of a server: four devices of 32 GB, assumed."""
 
 Cost = Callable[[Strategy], float]
 Watch = Callable[[int, float], None]
 """Told the steps made and the best time, ms."""
+
+
+def check_seed(seed: int) -> None:
+    """Raise `PlanError` for a seed that random numbers cannot begin with."""
+    if not 0 <= seed <= SEED_MAX:
+        raise PlanError(f"seed {seed}: allowed are 0 to {SEED_MAX}")
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class SearchOptions:
     memory_bytes: float = MEMORY_BYTES
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
         if not 0 <= self.budget <= BUDGET_MAX:
             raise PlanError(f"budget {self.budget}: allowed are 0 to {BUDGET_MAX} proposals")
         if not 0 <= self.alpha_per_ms < inf or not self.memory_bytes > 0:
@@ -162,4 +172,6 @@ class Search:
         self.best_ms = node.get("best_ms").number()
         random = node.get("random")
         state = {name: random.get(name).integer() for name in ("state", "inc")}
+        if max(state.values()) >= STATES:
+            raise random.mismatch(f"numbers below {STATES}")
         self._random.bit_generator.state = {**self._random.bit_generator.state, "state": state}

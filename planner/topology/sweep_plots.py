@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, Formatter, LogLocator, NullFormatter
 
 from mininet_topos.plot_style import COLOURS, DPI, grid, style
 
 _MARKERS = "osD^vPX"
+_DECADE = (1.0, 2.0, 5.0)
+"""Where an axis has its ticks."""
+_SPAN = 6.0
+"""An axis reaches from one value to so many times as much, at least, so that it has ticks."""
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
@@ -23,6 +28,34 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
     for axis in axes.flat[count:]:
         axis.axis("off")
     return figure, list(axes.flat[:count])
+
+
+def _curve(nth: int) -> dict[str, Any]:
+    """How the nth network is drawn: hollow marks, smaller ones over larger, so that all show."""
+    return {
+        "color": COLOURS[nth % len(COLOURS)],
+        "marker": _MARKERS[nth % len(_MARKERS)],
+        "markersize": max(3.0, 9.0 - nth),
+        "markerfacecolor": "none",
+        "linewidth": 1.0,
+    }
+
+
+def _ticks(axis: Axis, formatter: Formatter) -> None:
+    """Give a logarithmic axis ticks that can be read, however little it spans."""
+    low, high = axis.get_data_interval()
+    if high < _SPAN * low:
+        middle = (low * high) ** 0.5
+        axis.set_view_interval(middle / _SPAN**0.5, middle * _SPAN**0.5, ignore=True)
+    axis.set_major_locator(LogLocator(subs=_DECADE))
+    axis.set_major_formatter(formatter)
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _legend(figure: Figure, axis: Axes) -> None:
+    """Name the networks below all panels, once."""
+    handles, names = axis.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=8)
 
 
 def draw_times(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -37,15 +70,15 @@ def draw_times(rows: Sequence[dict[str, Any]], path: Path) -> None:
                 key=lambda row: float(row["rate_bps"]),
             )
             rates = [row["rate_bps"] for row in mine]
-            for colour, mark, name in zip(COLOURS, _MARKERS, fabrics, strict=False):
+            for nth, name in enumerate(fabrics):
                 times = [row["iteration_ms"][name] / 1e3 for row in mine]
-                axis.plot(rates, times, color=colour, marker=mark, markersize=3, label=name)
+                axis.plot(rates, times, label=name, **_curve(nth))
             axis.set_xscale("log")
             axis.set_yscale("log")
             axis.set_title(f"{model.split(':')[0]}, {degree} interfaces")
-            axis.xaxis.set_major_formatter(EngFormatter(unit="bit/s", places=0))
-            axis.yaxis.set_major_formatter(EngFormatter(unit="s"))
-        axes[0].legend(fontsize=8)
+            _ticks(axis.xaxis, EngFormatter(unit="bit/s"))
+            _ticks(axis.yaxis, EngFormatter(unit="s"))
+        _legend(figure, axes[0])
         figure.savefig(path, dpi=DPI)
 
 
@@ -57,19 +90,15 @@ def draw_costs(rows: Sequence[dict[str, Any]], path: Path) -> None:
         figure, axes = _panels(len(models))
         for axis, model in zip(axes, models, strict=False):
             mine = [row for row in rows if row["model"] == model]
-            for colour, mark, name in zip(COLOURS, _MARKERS, fabrics, strict=False):
-                axis.scatter(
-                    [row["usd_per_server"][name] for row in mine],
-                    [row["iteration_ms"][name] / 1e3 for row in mine],
-                    color=colour,
-                    marker=mark,
-                    s=14,
-                    label=name,
-                )
+            for nth, name in enumerate(fabrics):
+                costs = [row["usd_per_server"][name] for row in mine]
+                times = [row["iteration_ms"][name] / 1e3 for row in mine]
+                axis.plot(costs, times, label=name, **_curve(nth) | {"linestyle": "none"})
             axis.set_xscale("log")
             axis.set_yscale("log")
             axis.set_title(model.split(":")[0])
             axis.set_xlabel("US$ a server")
-            axis.yaxis.set_major_formatter(EngFormatter(unit="s"))
-        axes[0].legend(fontsize=8)
+            _ticks(axis.xaxis, EngFormatter())
+            _ticks(axis.yaxis, EngFormatter(unit="s"))
+        _legend(figure, axes[0])
         figure.savefig(path, dpi=DPI)

@@ -51,6 +51,8 @@ def _group(node: JsonNode) -> RingGroup:
         tuple(each.integer(1) for each in node.get("strides").elements()),
         tuple(each.integer(1) for each in node.get("one_way_strides").elements()),
     )
+    if max((*strides.both_ways, *strides.one_way), default=0) >= len(members):
+        raise node.mismatch(f"strides below the {len(members)} members")
     group = RingGroup(members, strides)
     group.check()
     return group
