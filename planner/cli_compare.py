@@ -17,8 +17,6 @@ from planner.description import Device
 from planner.errors import PlanError
 from planner.models import make_model
 from planner.topology.cost import Prices, assumptions
-from planner.topology.operators import check_servers
-from planner.topology.search import check_seed
 from planner.topology.sweep import (
     BASELINES,
     STUDY_BATCHES,
@@ -131,8 +129,6 @@ def _options(
     unknown = [name for name in fabric or () if name not in BASELINES]
     if unknown:
         raise PlanError(f"unknown fabric {unknown[0]!r}; known are {', '.join(BASELINES)}")
-    check_seed(seed)
-    check_servers(servers)
     models = {name: STUDY_BATCHES.get(name, make_model(name).batch) for name in model or ()}
     return SweepOptions(
         models=models or dict(STUDY_BATCHES),

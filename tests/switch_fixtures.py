@@ -33,13 +33,14 @@ needs_bmv2 = pytest.mark.skipif(
     shutil.which("simple_switch_grpc") is None, reason="simple_switch_grpc is not on PATH"
 )
 
+TARGETS = [
+    pytest.param("soft", marks=[pytest.mark.compiler, needs_compiler]),
+    pytest.param("bmv2", marks=[pytest.mark.bmv2, needs_bmv2]),
+]
+"""The targets that run v1model programs, as parameters of fixtures."""
 
-@pytest.fixture(
-    params=[
-        pytest.param("soft", marks=[pytest.mark.compiler, needs_compiler]),
-        pytest.param("bmv2", marks=[pytest.mark.bmv2, needs_bmv2]),
-    ]
-)
+
+@pytest.fixture(params=TARGETS)
 def switch(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchUnderTest]:
     """A freshly provisioned switch of each target."""
     yield from soft() if request.param == "soft" else on_bmv2(tmp_path / "bmv2.log")

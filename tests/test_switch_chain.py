@@ -23,7 +23,7 @@ from host_stack.packets import Libra, partial_layer
 from host_stack.wire import MAX_HOPS, DrainFormat, Op
 from tests.memory_network import datagram
 from tests.switch_chain import MESH, SERVER_PORT, Chain, chain_of
-from tests.switch_fixtures import needs_bmv2, needs_compiler
+from tests.switch_fixtures import TARGETS
 from tests.switch_under_test import EPOCH, JOB, SERVER, F
 
 WORKERS = 6
@@ -38,10 +38,7 @@ EACH_EXAMPLE = settings(
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param("soft", marks=[pytest.mark.compiler, needs_compiler]),
-        pytest.param("bmv2", marks=[pytest.mark.bmv2, needs_bmv2]),
-    ],
+    params=TARGETS,
 )
 def chain(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -14,7 +14,7 @@ from host_stack.fixedpoint import split_digits, to_fixed
 from host_stack.wire import DrainFormat
 from tests import test_switch_program as narrow
 from tests.bmv2_switch import bmv2
-from tests.switch_fixtures import needs_bmv2, needs_compiler
+from tests.switch_fixtures import TARGETS
 from tests.switch_under_test import F, SwitchUnderTest, embedded
 
 ROWS = 60
@@ -23,10 +23,7 @@ ROWS = 60
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param("soft", marks=[pytest.mark.compiler, needs_compiler]),
-        pytest.param("bmv2", marks=[pytest.mark.bmv2, needs_bmv2]),
-    ],
+    params=TARGETS,
 )
 def switch(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -21,8 +21,8 @@ from planner.topology.taskgraph import Message, Transfer
 from planner.topology.topology import RingGroup, Topology
 
 PATHS = 2
-PATHS_MAX = 64
 """Paths that share a transfer of model-parallel traffic."""
+PATHS_MAX = 64
 
 
 class Wiring:

@@ -73,12 +73,6 @@ class Workload:
         return found
 
 
-def check_servers(servers: int) -> None:
-    """Raise PlanError for a cluster without a network."""
-    if servers < 2:
-        raise PlanError(f"{servers} servers: 2 or more have a network between them")
-
-
 def workload_of(job: JobDescription) -> Workload:
     """Make operators of a job's layers.
 
@@ -87,7 +81,9 @@ def workload_of(job: JobDescription) -> Workload:
 
     Raises PlanError for a job whose iteration takes no time, or that has one server.
     """
-    check_servers(job.cluster.servers)
+    servers = job.cluster.servers
+    if servers < 2:
+        raise PlanError(f"{servers} servers: 2 or more have a network between them")
     forward_s = job.forward_s
     estimated_s = sum(forward_s.values()) * (1 + BACKWARD_PER_FORWARD)
     if not estimated_s:
