@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
+from controller.cli_connection import AsJson, print_json
 from controller.doctor import Check, examine
 from host_stack.errors import BadInput
 
@@ -20,9 +20,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def doctor(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="For programs: docs/cli.md has the fields.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look at what this machine has, and say what to do about what is missing.
 
@@ -32,8 +30,7 @@ def doctor(
     checks = list(examine())
     ok = all(check.ok for check in checks if check.required)
     if as_json:
-        found = {"schema": SCHEMA, "ok": ok, "checks": [asdict(check) for check in checks]}
-        typer.echo(json.dumps(found, indent=2))
+        print_json({"schema": SCHEMA, "ok": ok, "checks": [asdict(check) for check in checks]})
     else:
         show(Console(), checks)
     raise typer.Exit(0 if ok else 1)
@@ -53,6 +50,7 @@ def show(console: Console, checks: list[Check]) -> None:
 
 def completion(
     shell: Annotated[str, typer.Argument(help=f"{', '.join(SHELLS)}.")] = "bash",
+    as_json: AsJson = False,
 ) -> None:
     """Print a script that completes the words of `libra` in a shell.
 
@@ -60,6 +58,8 @@ def completion(
     """
     if shell not in SHELLS:
         raise BadInput(f"shell {shell!r}: allowed are {', '.join(SHELLS)}")
-    typer.echo(
-        get_completion_script(prog_name="libra", complete_var="_LIBRA_COMPLETE", shell=shell)
-    )
+    script = get_completion_script(prog_name="libra", complete_var="_LIBRA_COMPLETE", shell=shell)
+    if as_json:
+        print_json({"schema": SCHEMA, "shell": shell, "script": script})
+    else:
+        typer.echo(script)

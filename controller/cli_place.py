@@ -31,6 +31,7 @@ from workloads.models import default_model
 from workloads.trace import KeyTrace
 from workloads.workload import MAX_SEED, Workload
 
+SCHEMA = 1
 MAX_ROUNDS = 100
 MAX_BATCH = 2**31 - 1
 
@@ -40,8 +41,10 @@ GOES_WITH = {
     "job": frozenset(("json_path",)),
     "compare": ON_DATA
     | {"dataset", "hot", "workers", "lanes", "rounds", "seed", "out", "json_path"},
-    "hot_file": frozenset(("trace", "method", "hot", "workers", "rows", "seed", "out")),
-    "dataset": ON_DATA | {"method", "hot", "workers", "rows", "seed", "out"},
+    "hot_file": frozenset(
+        ("trace", "method", "hot", "workers", "rows", "seed", "out", "json_path")
+    ),
+    "dataset": ON_DATA | {"method", "hot", "workers", "rows", "seed", "out", "json_path"},
 }
 """The options that go with each of those that say what to do, the first of which decides."""
 
@@ -93,7 +96,7 @@ def place_keys(
     ] = None,
     json_path: Annotated[
         Path | None,
-        typer.Option("--json", help="With --compare or --job: a file for the results."),
+        typer.Option("--json", metavar="FILE", help="Write the results here, for programs."),
     ] = None,
 ) -> None:
     """Place a hot set on the switch's lanes and rows, or compare all methods of doing so.
@@ -146,6 +149,25 @@ def place_keys(
     with path.open("wb") as file:
         placement.save(file)
     _say(_placed(placement, method, path))
+    if json_path is not None:
+        _write(json_path, _placed_fields(placement, method, path))
+
+
+def _placed_fields(placement: Placement, method: str, path: Path) -> dict[str, Any]:
+    """What a program is told of a new placement."""
+    return {
+        "schema": SCHEMA,
+        "placement": str(path),
+        "method": method,
+        "keys": len(placement),
+        "lanes": placement.layout.lanes,
+        "rows": placement.used_rows,
+        "paired_rows": len(placement.pairs),
+    }
+
+
+def _write(path: Path, fields: dict[str, Any]) -> None:
+    path.write_text(json.dumps(fields, indent=2) + "\n")
 
 
 def _placed(placement: Placement, method: str, path: Path) -> str:
@@ -242,10 +264,9 @@ def _compare(
     }
     report = comparing.report(trace, results, sizes, conditions)
     out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(report, indent=2) + "\n"
     for path in (out / "compare.json", json_path):
         if path is not None:
-            path.write_text(text)
+            _write(path, report)
     draw_methods(report, out / "methods.png")
     draw_sizes(report, out / "sizes.png")
     _show(report, out)

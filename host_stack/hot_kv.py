@@ -17,7 +17,7 @@ from host_stack.fixedpoint import FloatArray
 from host_stack.job import Job
 from host_stack.kv.config import KVConfig
 from host_stack.kv.errors import KVUsageError
-from host_stack.kv.message import Array, KeyArray, KVPairs, LenArray, flat
+from host_stack.kv.message import Array, KeyArray, KVPairs, LenArray, flat, require_array
 from host_stack.kv.node import Node
 from host_stack.kv.ranges import check_keys
 from host_stack.kv.requests import Callback
@@ -245,6 +245,10 @@ def kv_worker(environ: Mapping[str, str] | None = None) -> Iterator[KVWorker | H
 
 
 def _values(keys: KeyArray, vals: Array, lens: LenArray | None) -> FloatArray:
+    require_array("keys", keys)
+    require_array("vals", vals)
+    if lens is not None:
+        require_array("lens", lens)
     values = flat(vals)
     if (
         values.dtype != np.float32
@@ -259,6 +263,7 @@ def _values(keys: KeyArray, vals: Array, lens: LenArray | None) -> FloatArray:
 
 
 def _check_out(keys: KeyArray, vals_out: Array) -> None:
+    require_array("vals_out", vals_out)
     fits = vals_out.dtype == np.float32 and vals_out.size == keys.size
     if not fits or not vals_out.flags.c_contiguous:
         raise KVUsageError(

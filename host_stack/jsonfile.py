@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
 from host_stack.errors import BadInput
 
+MAX_JSON_BYTES = 256 << 20
+"""Of a file: far above what the record of a long run takes."""
+
 
 def read_json_object(path: Path, what: str) -> dict[str, Any]:
-    """The object in a file; `BadInput` says that `path` is not a `what`, and why."""
+    """The object in a regular file of at most `MAX_JSON_BYTES`.
+
+    `BadInput` says that `path` is not a `what`, and why: devices and pipes, which may never end,
+    are not read.
+    """
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(_read(path))
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not a {what}: {error}") from error
     if not isinstance(found, dict):
         raise BadInput(f"{path} is not a {what}: it holds no JSON object")
     return found
+
+
+def _read(path: Path) -> bytes:
+    with open(path, "rb", opener=_open_regular) as file:
+        data = file.read(MAX_JSON_BYTES + 1)
+    if len(data) > MAX_JSON_BYTES:
+        raise ValueError(f"it has more than {MAX_JSON_BYTES >> 20} MiB")
+    return data
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """A descriptor; without O_NONBLOCK a pipe that nobody writes to would be waited for."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("it is no regular file")
+    return os.open(path, flags | os.O_NONBLOCK)

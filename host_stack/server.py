@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import zmq
 
+from host_stack.admission import fault_of
 from host_stack.aggregator import KeyIndex, SoftwareAggregator
 from host_stack.commit import Aggregate, Commit, OnCommit, OnPhase, Optimizer
 from host_stack.control import Answer, Head, Kind, Known, Request, bitmap_of, rows_of
@@ -251,47 +252,41 @@ class Server:
             received = self._transport.receive()
 
     def _on_data(self, request: KVMeta, pairs: KVPairs, server: KVServer) -> None:
-        keys = pairs.keys.astype(np.int64)
-        if len(keys) and int(pairs.keys[-1]) >= self._job.num_keys:
-            self.counters["unknown_key"] += 1
-            return
-        if request.push and is_plain(request):
-            self._on_plain(request, pairs, server)
-        elif request.push and request.pull:
-            self.counters["bad_push"] += 1
+        rank = self._rank_of.get(request.sender, -1)
+        joined = bool(self._joined.get(rank))
+        fault = fault_of(request, pairs, self._job.num_keys, is_worker=rank >= 0, has_joined=joined)
+        if fault is not None:
+            self.counters[fault.counter] += 1
+            server.refuse(request, fault.why)
+        elif request.push and is_plain(request):
+            self._on_plain(rank, request, pairs, server)
         elif request.push:
-            self._on_push(request, keys, pairs, server)
+            self._on_push(rank, request, pairs, server)
         else:
             self._pulls.take(request, pairs.keys, self.round)
 
-    def _on_plain(self, request: KVMeta, pairs: KVPairs, server: KVServer) -> None:
+    def _on_plain(self, rank: int, request: KVMeta, pairs: KVPairs, server: KVServer) -> None:
         """A push of a worker that has not joined, and speaks ps-lite alone."""
-        rank = self._rank_of.get(request.sender)
-        if rank is None or self._joined.get(rank) or len(pairs.vals) != len(pairs.keys):
-            self.counters["bad_push"] += 1
-            return
         self._plain.apply(rank, pairs)
         self._progress.leave(rank)
         self.counters["plain_keys"] += len(pairs.keys)
         values = self.parameters[pairs.keys.astype(np.int64)] if request.pull else None
         server.response(request, None if values is None else KVPairs(pairs.keys, values))
 
-    def _on_push(self, request: KVMeta, keys: KeyIndex, pairs: KVPairs, server: KVServer) -> None:
+    def _on_push(self, rank: int, request: KVMeta, pairs: KVPairs, server: KVServer) -> None:
         """Add a push into an open round, once for each worker and step (its priority).
 
-        Another one is not answered, for an answer would say that it counts.
+        Another one is not answered: its sender asks how things stand, and pushes again.
         """
-        rank = self._rank_of.get(request.sender)
         round_ = self._round_of(request.cmd & 0xFFFFFFFF)
-        if rank is None or len(pairs.vals) != len(keys):
-            self.counters["bad_push"] += 1
-        elif round_ is None or request.priority < self._progress.committed[rank]:
+        if round_ is None or request.priority < self._progress.committed[rank]:
             self.counters["stale_push"] += 1
         elif (rank, request.priority) in self._open[round_].pushed:
             self.counters["repeated_push"] += 1
             server.response(request)
         else:
             self._open[round_].pushed.add((rank, request.priority))
+            keys = pairs.keys.astype(np.int64)
             orders = np.full(len(keys), request.priority, np.int64)
             self._aggregator_of(round_).add(rank, keys, pairs.vals, orders)
             self.counters["cold_keys"] += len(keys)

@@ -298,6 +298,8 @@ class Worker:
             self._dialogue.until(
                 status, lambda: any(map(self._kv.done, sent)), resend, "take a push"
             )
+            for done in filter(self._kv.done, sent):
+                self._kv.wait(done, 0.0)
 
     def _await_go(self, step: _Step, tag: int) -> Answer:
         """Say DONE, again if the server lacks it, and wait until it lets this worker go on."""

@@ -75,9 +75,18 @@ def test_embeddings_stay_together(tmp_path: Path) -> None:
 def test_a_data_set_is_placed(tmp_path: Path) -> None:
     """By the best method, and as many keys as pay, on the compiled program's layout."""
     path = tmp_path / "new" / "placement.npz"
-    libra("--dataset", DATASET, "--out", str(path))
+    libra("--dataset", DATASET, "--out", str(path), "--json", str(tmp_path / "told.json"))
     placement = Placement.load(path)
     assert len(placement) > 0
+    assert json.loads((tmp_path / "told.json").read_text()) == {
+        "schema": 1,
+        "placement": str(path),
+        "method": "two-cells",
+        "keys": len(placement),
+        "lanes": 32,
+        "rows": placement.used_rows,
+        "paired_rows": len(placement.pairs),
+    }
     assert placement.layout == Artifact.load().layout
 
 

@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from controller.artifacts import Artifact
-from controller.daemon import deadlines
+from controller.daemon import deadlines, serving
 from controller.daemon.controller import Controller
 from controller.daemon.messages import read_ask
 from controller.daemon.serving import Endpoint, serve
@@ -381,6 +381,32 @@ def test_calls_end_in_time(state: Path, socket: Path, monkeypatch: pytest.Monkey
         return failed.value.code()
 
     assert with_api(state, socket, use) is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_no_more_calls_at_once_than_allowed(
+    state: Path, socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more is refused, whatever it asks, and served when there is room again."""
+    monkeypatch.setattr(serving, "MAX_CALLS", 3)
+
+    async def use(channel: Any) -> grpc.StatusCode:
+        stub = control_pb2_grpc.ControlServiceStub(channel)
+        await stub.CreateJob(creation())
+        streams = [stub.WatchEvents(control_pb2.WatchEventsRequest()) for _ in range(3)]
+        for stream in streams:
+            assert (await stream.read()).kind == "job-created"
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await stub.ListSwitches(control_pb2.ListSwitchesRequest())
+        for stream in streams:
+            stream.cancel()
+        while True:
+            try:
+                await stub.ListSwitches(control_pb2.ListSwitchesRequest())
+            except grpc.aio.AioRpcError:
+                continue
+            return failed.value.code()
+
+    assert with_api(state, socket, use) is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_rows_that_a_deleted_job_has_used_begin_in_another_epoch(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from controller import cli, doctor
 from controller.artifacts import StaleArtifact
+from mininet_topos.errors import CommandFailed
 from mininet_topos.tools import NETWORK_TOOLS
 
 PROGRAMS = (*NETWORK_TOOLS, "unshare", "nsenter", "mount", "cc", "gcc", "true", "as", "ld")
@@ -104,7 +105,10 @@ def test_not_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("capability", "requirement", "advice"),
-    [("-sys_admin", "namespaces", "--privileged"), ("-net_admin", "links", "modprobe veth")],
+    [
+        ("-sys_admin", "namespaces", "--privileged"),
+        ("-net_admin", "links", "modprobe veth sch_tbf bridge"),
+    ],
 )
 @pytest.mark.root
 @pytest.mark.skipif(
@@ -131,6 +135,26 @@ def test_a_container_that_forbids_namespaces(
 
 
 @pytest.mark.parametrize(
+    ("word", "module"), [("veth", "veth"), ("tbf", "sch_tbf"), ("bridge", "bridge")]
+)
+def test_a_kernel_without_a_module(word: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind of link that an emulation makes, missing."""
+
+    def refuse(argv: list[str], **_: object) -> str:
+        if word in argv:
+            raise CommandFailed("Operation not supported")
+        return ""
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(doctor, "require_tools", lambda *_: None)
+    monkeypatch.setattr(doctor, "run_tool", refuse)
+    check = found("links")
+    assert not check.ok
+    assert check.found == f"the kernel does not make {module}"
+    assert f"modprobe {module};" in check.fix
+
+
+@pytest.mark.parametrize(
     ("system", "release", "advice"),
     [("Darwin", "24.1.0", "Linux"), ("Linux", "3.10.0-1160.el7", "kernel from 4.3")],
 )
@@ -143,6 +167,14 @@ def test_another_kernel(
     check = found("kernel")
     assert not check.ok
     assert advice in check.fix
+
+
+def test_a_processor_of_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its kernel is."""
+    monkeypatch.setattr(doctor, "sys", SimpleNamespace(maxsize=(1 << 31) - 1))
+    check = found("kernel")
+    assert not check.ok
+    assert "64-bit" in check.fix
 
 
 def test_an_old_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,17 +199,18 @@ def test_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ulimit" in check.fix
 
 
-def test_a_port_that_is_taken() -> None:
+@pytest.mark.parametrize(("port", "whose"), [(9559, "P4Runtime"), (9560, "job API")])
+def test_a_port_that_is_taken(port: int, whose: str) -> None:
     """Whoever listens there is to be found by the command that is named."""
     with socket.socket() as listener:
         try:
-            listener.bind(("127.0.0.1", 9560))
+            listener.bind(("127.0.0.1", port))
         except OSError:
-            pytest.skip("port 9560 is taken")
+            pytest.skip(f"port {port} is taken")
         listener.listen()
         check = found("ports")
     assert not check.ok
-    assert "9560 (job API" in check.found
+    assert f"{port} ({whose}" in check.found
     assert "ss -ltnp" in check.fix
 
 
@@ -247,6 +280,11 @@ def test_completion(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     if bash is not None:
         subprocess.run([bash, "-n"], input=script, text=True, check=True, timeout=60)
     assert "_LIBRA_COMPLETE=complete_bash" in script
+    monkeypatch.setattr(sys, "argv", ["libra", "completion", "bash", "--json"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"schema": 1, "shell": "bash", "script": script.removesuffix("\n")}
     monkeypatch.setattr(sys, "argv", ["libra", "completion", "cmd"])
     with pytest.raises(SystemExit) as ended:
         cli.main()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from host_stack import jsonfile
 from host_stack.errors import BadInput
 from host_stack.job import Job
 from tests.host_support import LAYOUT
@@ -106,6 +108,24 @@ def test_hostile_files(kind: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
         Job.load(path)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_regular_file(tmp_path: Path) -> None:
+    """A pipe that nobody writes to is not waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(BadInput, match="is not a job file: it is no regular file"):
+            Job.load(path)
+
+
+def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is above the limit is not parsed."""
+    monkeypatch.setattr(jsonfile, "MAX_JSON_BYTES", 1 << 20)
+    JOB.save(path := tmp_path / "job.json")
+    with path.open("a") as file:
+        file.write(" " * (1 << 20))
+    with pytest.raises(BadInput, match="it has more than 1 MiB"):
+        Job.load(path)
 
 
 def test_no_file(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,16 @@ import pytest
 
 from bench.kv import compile_pslite
 from host_stack.connect import worker_node
+from host_stack.control import Answer, Kind, Request
 from host_stack.errors import BadInput, PushFailed
 from host_stack.hot_kv import HotKVWorker, kv_worker
+from host_stack.incarnation import Incarnation
 from host_stack.job import Job
-from host_stack.kv import KVConfig, KVServer, KVUsageError, KVWorker, Node, Role
+from host_stack.kv import KVConfig, KVRefused, KVServer, KVUsageError, KVWorker, Node, Role
 from host_stack.placement import Placement
-from host_stack.worker import RoundTimes, Worker
+from host_stack.worker import NOTHING, RoundTimes, Worker
 from tests.job_in_memory import MemoryJob, make_job
-from tests.kv_jobs import LIMIT_S, AddingStore, config, start_scheduler, together
+from tests.kv_jobs import HOST, LIMIT_S, AddingStore, config, start_scheduler, together
 from tests.memory_network import Faults, MemoryNetwork
 from tests.test_job import F, direct
 
@@ -178,6 +181,8 @@ def test_a_cpp_worker_pushes_into_the_same_job(tmp_path: Path) -> None:
         (KEYS, np.ones(4), "float64"),
         (KEYS[::-1], ONES, "sorted and unique"),
         (KEYS + np.uint64(20), ONES, "key 60: the keys of the job are 0 to 59"),
+        (KEYS.tolist(), ONES, "keys must be a numpy array"),
+        (KEYS, ONES.tolist(), "vals must be a numpy array"),
     ],
 )
 def test_what_has_no_cell_is_refused(keys: np.ndarray, vals: np.ndarray, words: str) -> None:
@@ -189,6 +194,10 @@ def test_what_has_no_cell_is_refused(keys: np.ndarray, vals: np.ndarray, words: 
         worker.push(keys, vals)
     with pytest.raises(KVUsageError, match="vals_out"):
         worker.pull(KEYS, np.ones(3, np.float32))
+    with pytest.raises(KVUsageError, match="vals_out must be a numpy array"):
+        worker.pull(KEYS, [0.0] * 4)
+    with pytest.raises(KVUsageError, match="lens must be a numpy array"):
+        worker.push(KEYS, ONES, [1] * 4)
     with pytest.raises(KVUsageError, match="no request has timestamp 0"):
         worker.wait(0)
     with pytest.raises(KVUsageError, match="no request has timestamp 99"):
@@ -205,6 +214,63 @@ def test_a_worker_that_pushes_nothing_lets_the_others_go_on() -> None:
     job = KVJob([alternating, watch], 30)
     job.run()
     assert job.outcome.parameters[KEYS.astype(int)].tolist() == [5, 10, 5, 10]
+
+
+def test_a_plain_worker_is_told_what_the_job_does_not_take() -> None:
+    """It does not wait for an answer that never comes, and nothing of it counts."""
+    beyond = np.array([1, NUM_KEYS], np.uint64)
+
+    class Refused(KVJob):
+        def _plain(self, rank: int) -> bool:
+            host, port = self.job.scheduler
+            node = Node(KVConfig(Role.WORKER, host, port, 2, 1, self.job.workers[rank]))
+            node.start()
+            worker = KVWorker(node)
+            for request in (
+                worker.push(beyond, ONES[:2]),
+                worker.pull(beyond),
+                worker.push_pull(beyond, ONES[:2]),
+            ):
+                with pytest.raises(KVRefused, match="key 60: the job has keys 0 to 59"):
+                    worker.wait(request)
+            with pytest.raises(KVRefused, match="8 values for 4 keys: in a job every key has one"):
+                worker.wait(worker.push(KEYS, np.ones(8, np.float32)))
+            with pytest.raises(KVRefused, match="a push with a tag pulls nothing"):
+                worker.wait(worker.push_pull(KEYS, ONES, cmd=1 << 20))
+            worker.wait(worker.push(KEYS, ONES))
+            node.finalize(LIMIT_S)
+            return True
+
+    job = Refused([alternating, None], 30)
+    job.run()
+    assert job.outcome.parameters[KEYS.astype(int)].tolist() == [6, 11, 6, 11]
+    assert job.outcome.counters["unknown_key"] == 3
+    assert job.outcome.counters["bad_push"] == 2
+
+
+def test_a_step_that_the_server_refuses_fails() -> None:
+    """It is not taken for pushed."""
+    port, done = start_scheduler(1, 1)
+    server = Node(config(Role.SERVER, port, 1, 1))
+    job = replace(make_job(1, NUM_KEYS, F, port), scheduler=(HOST, port))
+    node = worker_node(job, job.workers[0])
+    network = direct(1)(job, Placement.empty(job.layout))
+    worker = Worker(job, 0, network.transport(job.workers[0]), node)
+    app = KVServer(server)
+    app.set_request_handle(lambda meta, kvs, kv: kv.refuse(meta, "not here"))
+    first = Incarnation(1, 0, F, 1, Placement.empty(job.layout)).encode(0)
+    app.set_simple_handle(
+        lambda request, kv: kv.simple_response(
+            request,
+            Answer(Kind.MOVED, Request.decode(request.body).tag, incarnation=first).encode(),
+        )
+    )
+    together(server.start, node.start)
+    assert worker.start() == 0
+    with pytest.raises(KVRefused, match="not here"):
+        worker.push_round(0, KEYS, ONES, NOTHING)
+    together(server.finalize, node.finalize)
+    done.result(LIMIT_S)
 
 
 def test_a_failed_step_stays_open() -> None:
@@ -231,6 +297,14 @@ def test_a_failed_step_stays_open() -> None:
 def test_a_worker_is_no_other_role(role: str) -> None:
     """It is said before anything is started."""
     with pytest.raises(BadInput, match="this program is a worker"), kv_worker({"DMLC_ROLE": role}):
+        pass
+
+
+def test_a_job_file_that_never_ends_is_refused() -> None:
+    """So is any other that is no regular file."""
+    environ = {"LIBRA_JOB": "/dev/zero", "DMLC_NODE_HOST": "192.0.2.9"}
+    words = "/dev/zero is not a job file: it is no regular file"
+    with pytest.raises(BadInput, match=words), kv_worker(environ):
         pass
 
 

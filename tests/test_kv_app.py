@@ -14,6 +14,7 @@ from host_stack.kv import (
     KVMeta,
     KVPairs,
     KVProtocolError,
+    KVRefused,
     KVServer,
     KVTimeout,
     KVUsageError,
@@ -406,6 +407,75 @@ def test_arrays_that_do_not_fit_are_refused(keys, vals, lens, words) -> None:  #
             worker.wait(0)
     finally:
         node.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("keys", [1]), ("vals", [1.0]), ("lens", [1]), ("vals_out", [0.0])]
+)
+def test_what_is_no_array_is_refused(name: str, given: list[float]) -> None:
+    """A list has no type that the other end would know."""
+    node = Node(config(Role.WORKER, 1, 1, 1))
+    arrays = {
+        "keys": np.array([1], np.uint64),
+        "vals": np.ones(1, np.float32),
+        "vals_out": np.zeros(1, np.float32),
+        "lens": np.ones(1, np.int32),
+    }
+    try:
+        worker = KVWorker(node)
+        with pytest.raises(KVUsageError, match=f"{name} must be a numpy array, list was given"):
+            worker.push_pull(**(arrays | {name: given}))
+        if name in {"keys", "vals_out"}:
+            with pytest.raises(KVUsageError, match=f"{name} must be a numpy array"):
+                worker.pull(**({"keys": arrays["keys"]} | {name: given}))
+    finally:
+        node.close()
+
+
+@pytest.mark.parametrize("name", ["cmd", "priority"])
+@pytest.mark.parametrize(
+    ("number", "words"), [(1 << 31, "32 signed"), (-(1 << 31) - 1, "32 signed"), (1.5, "integer")]
+)
+def test_numbers_without_a_place_in_a_message_are_refused(
+    name: str, number: float, words: str
+) -> None:
+    """They would reach the other end as other numbers."""
+    node = Node(config(Role.WORKER, 1, 1, 1))
+    try:
+        with pytest.raises(KVUsageError, match=f"{name} = {number} .*{words}"):
+            KVWorker(node).pull(np.array([1], np.uint64), **{name: number})
+    finally:
+        node.close()
+
+
+def test_a_refusal_ends_the_request_and_says_why() -> None:
+    """Of a push, a pull, or both; what comes behind it is served."""
+    with running_job(1, 1) as job:
+        server, store = KVServer(job.servers[0]), AddingStore()
+
+        def handle(meta: KVMeta, kvs: KVPairs, server: KVServer) -> None:
+            if kvs.keys[-1] > 9:
+                server.refuse(meta, f"key {kvs.keys[-1]} is\nabove 9")
+                with pytest.raises(KVUsageError, match="answered already"):
+                    server.refuse(meta, "again")
+            else:
+                store(meta, kvs, server)
+
+        server.set_request_handle(handle)
+        worker = KVWorker(job.workers[0])
+        keys, others, ones = np.array([1], np.uint64), np.array([1, 10], np.uint64), np.ones(1)
+        called: list[int] = []
+        for timestamp in (
+            worker.push(others, np.ones(2), callback=lambda: called.append(1)),
+            worker.pull(others),
+            worker.push_pull(others, np.ones(2)),
+        ):
+            with pytest.raises(KVRefused, match=r"server 0 \(id 8\) refuses: key 10 is above 9"):
+                worker.wait(timestamp)
+        assert not called
+        worker.wait(worker.push(keys, ones))
+        assert worker.wait(worker.pull(keys)).vals.tolist() == [1.0]
+        assert store.keys.tolist() == [1]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from host_stack.kv import (
     KVMeta,
     KVPairs,
     KVProtocolError,
+    KVRefused,
     KVServer,
     KVTimeout,
     KVUsageError,
@@ -262,6 +263,16 @@ def test_invalid_requests_are_rejected_by_reason(flags, arrays, reason) -> None:
         assert node.wait_until(lambda: server.rejected.total() == 1, LIMIT_S)
         assert server.rejected == {reason: 1}
         assert not handled
+
+
+def test_the_sender_of_an_invalid_request_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here of one whose own check is missing."""
+    monkeypatch.setattr("host_stack.kv.worker.check_keys", lambda keys: None)
+    with running_job(1, 1) as job:
+        KVServer(job.servers[0]).set_request_handle(lambda *_: pytest.fail("it was handled"))
+        worker = KVWorker(job.workers[0])
+        with pytest.raises(KVRefused, match="refuses: keys are not sorted and unique"):
+            worker.wait(worker.push(KEYS[::-1], VALS))
 
 
 def test_responses_that_nobody_waits_for_are_counted() -> None:

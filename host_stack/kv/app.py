@@ -1,5 +1,6 @@
 """SimpleApp: requests of a number and a few bytes between any two nodes, each answered once."""
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,17 @@ if TYPE_CHECKING:
     from host_stack.kv.node import Node
 
 _INT32_LIMIT = 1 << 31
+
+
+def int32(name: str, value: Any) -> int:
+    """A number for the metadata of a message; KVUsageError for what has no place there."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise KVUsageError(f"{name} = {value!r:.40} is not an integer") from None
+    if not -_INT32_LIMIT <= number < _INT32_LIMIT:
+        raise KVUsageError(f"{name} = {number} does not fit in 32 signed bits")
+    return number
 
 
 @dataclass(slots=True)
@@ -68,12 +80,11 @@ class SimpleApp:
 
         `wait` returns a dictionary from node id to SimpleResponse. head is an int32.
         """
-        if not -_INT32_LIMIT <= head < _INT32_LIMIT:
-            raise KVUsageError(f"head = {head} does not fit in 32 signed bits")
+        number = int32("head", head)
         peers = self.node.members(recv_id)
         timestamp = self._requests.open("request", peers, _simple_response, dict, callback)
         meta = Meta(
-            head=head,
+            head=number,
             body=bytes(body),
             request=True,
             simple_app=True,

@@ -33,6 +33,10 @@ class KVProtocolError(KVError):
     """A well-formed message that contradicts what was asked or agreed."""
 
 
+class KVRefused(KVError):
+    """A server does not take a push or a pull; nothing of it counts. The text says why."""
+
+
 class KVTimeout(KVError):
     """A deadline passed; `missing` holds the node ids that did not answer (empty if unknown)."""
 

@@ -61,6 +61,12 @@ class Message:
     connection: int = 0
 
 
+def require_array(name: str, value: Any) -> None:
+    """Refuse what is no numpy array: a list would be guessed a type, which peers do not share."""
+    if not isinstance(value, np.ndarray):
+        raise KVUsageError(f"{name} must be a numpy array, {type(value).__name__} was given")
+
+
 def code_of(array: Array) -> int:
     """ps-lite's number of an array's dtype; raises KVUsageError for one that it lacks."""
     code = CODE_OF_DTYPE.get(array.dtype)

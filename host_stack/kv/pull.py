@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from host_stack.kv.errors import KVProtocolError, KVUsageError
 from host_stack.kv.ids import describe, rank_of
 from host_stack.kv.message import LEN_DTYPE, Array, KeyArray, KVPairs, Message
+from host_stack.kv.refusal import raise_refusal
 
 
 class PullCollector:
@@ -38,6 +39,7 @@ class PullCollector:
 
     def take(self, message: Message) -> KVPairs | None:
         """Check a server's answer; keep it, or copy it into `vals_out` and keep nothing."""
+        raise_refusal(message)
         if not message.meta.pull or len(message.data) not in (2, 3):
             raise KVProtocolError(f"{_who(message)} answered a pull without keys and values")
         rank = rank_of(message.peer or 0)

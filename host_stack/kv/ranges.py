@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from host_stack.kv.errors import KVUsageError
-from host_stack.kv.message import KEY_DTYPE, KeyArray
+from host_stack.kv.message import KEY_DTYPE, KeyArray, require_array
 
 MAX_KEY = 2**64 - 1
 
@@ -25,6 +25,7 @@ def is_increasing(keys: KeyArray) -> bool:
 
 def check_keys(keys: KeyArray) -> None:
     """Refuse keys that are not one dimension of strictly increasing uint64."""
+    require_array("keys", keys)
     if keys.dtype != KEY_DTYPE or keys.ndim != 1:
         raise KVUsageError(
             f"keys must be a uint64 array of one dimension, {keys.dtype} {keys.shape} was given"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ from host_stack.kv.app import SimpleApp
 from host_stack.kv.errors import KVUsageError
 from host_stack.kv.message import KEY_DTYPE, LEN_DTYPE, Array, KVPairs, Message
 from host_stack.kv.ranges import is_increasing
+from host_stack.kv.refusal import reason_body
 from host_stack.kv.wire import Meta
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ class KVServer(SimpleApp):
 
     The handle gets arrays that share memory with the received frames, as long as it keeps
     them. Requests that are not valid (keys not increasing, values that do not fit) never reach
-    it: they are counted in `rejected`, by reason, and not answered, for the protocol knows no
-    refusal and any answer would tell the worker that its push has been counted.
+    it: they are counted in `rejected`, by reason, and refused.
     """
 
     def __init__(self, node: "Node", app_id: int = 0) -> None:
@@ -52,8 +52,8 @@ class KVServer(SimpleApp):
     def set_request_handle(self, handle: RequestHandle) -> None:
         """Call `handle(meta, kvs, server)` for each push and pull.
 
-        It must call `response`, at once or later from the same thread. Requests that come
-        before a handle is set wait for it.
+        It must call `response` or `refuse`, at once or later from the same thread. Requests that
+        come before a handle is set wait for it.
         """
         self._handle = handle
         self.node.handler_set()
@@ -65,8 +65,18 @@ class KVServer(SimpleApp):
         `undeliverable`) if the worker takes no messages. Raises KVUsageError where the answer
         does not fit the request.
         """
-        arrays = _response_arrays(meta, kvs)
-        answer = Meta(
+        return self._respond(meta, self._answer(meta), _response_arrays(meta, kvs))
+
+    def refuse(self, meta: KVMeta, reason: str) -> bool:
+        """Answer a request, once: nothing of it counts, for `reason` (a line for people).
+
+        The worker's `wait` raises KVRefused. Returns as `response` does.
+        """
+        answer = replace(self._answer(meta), pull=True, body=reason_body(reason))
+        return self._respond(meta, answer)
+
+    def _answer(self, meta: KVMeta) -> Meta:
+        return Meta(
             head=meta.cmd,
             push=meta.push,
             pull=meta.pull,
@@ -74,15 +84,10 @@ class KVServer(SimpleApp):
             customer_id=meta.customer_id,
             timestamp=meta.timestamp,
         )
-        return self._respond(meta, answer, arrays)
 
     def _accept_data(self, message: Message) -> bool:
         if self._handle is None:
             return False
-        reason = _fault(message)
-        if reason is not None:
-            self.rejected[reason] += 1
-            return True
         meta = message.meta
         request = KVMeta(
             meta.head,
@@ -93,6 +98,11 @@ class KVServer(SimpleApp):
             meta.customer_id,
             meta.priority,
         )
+        reason = _fault(message)
+        if reason is not None:
+            self.rejected[reason] += 1
+            self.refuse(request, reason)
+            return True
         self._handle(request, KVPairs(*message.data), self)
         return True
 

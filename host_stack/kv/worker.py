@@ -6,12 +6,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from host_stack.kv.app import SimpleApp
+from host_stack.kv.app import SimpleApp, int32
 from host_stack.kv.errors import KVProtocolError, KVUsageError
 from host_stack.kv.ids import describe, server_id
-from host_stack.kv.message import LEN_DTYPE, Array, KeyArray, LenArray, Message, code_of, flat
+from host_stack.kv.message import (
+    LEN_DTYPE,
+    Array,
+    KeyArray,
+    LenArray,
+    Message,
+    code_of,
+    flat,
+    require_array,
+)
 from host_stack.kv.pull import PullCollector
 from host_stack.kv.ranges import boundaries, check_keys, slice_positions
+from host_stack.kv.refusal import raise_refusal
 from host_stack.kv.requests import Callback
 from host_stack.kv.wire import Meta
 
@@ -51,7 +61,9 @@ class KVWorker(SimpleApp):
         """Push values; return the timestamp to `wait` for (its result is None).
 
         keys: uint64 [n], sorted and unique. vals: n·k values, in the order of the keys, or
-        sum(lens) of them with lens int32 [n]. Raises KVUsageError for arrays that do not fit.
+        sum(lens) of them with lens int32 [n]. cmd and priority are signed 32-bit numbers. Raises
+        KVUsageError for what does not fit; `wait` raises KVRefused where a server does not take
+        it, as that of a job does with keys that the job lacks.
         """
         meta = self._meta(cmd, priority, push=True)
         return self._send(meta, keys, vals, lens=lens, callback=callback)
@@ -67,11 +79,10 @@ class KVWorker(SimpleApp):
         """Pull values; `wait` returns them as KVPairs, in the order of the keys.
 
         With `vals_out` (contiguous, n·k values) they are written there; without it, `wait`
-        returns new arrays, and lens too where the servers sent them.
+        returns new arrays, and lens too where the servers sent them. Raises as `push` does.
         """
-        empty = np.empty(0, self._val_dtype if vals_out is None else vals_out.dtype)
         meta = self._meta(cmd, priority, pull=True)
-        return self._send(meta, keys, empty, vals_out=vals_out, callback=callback)
+        return self._send(meta, keys, None, vals_out=vals_out, callback=callback)
 
     def push_pull(
         self,
@@ -89,20 +100,20 @@ class KVWorker(SimpleApp):
 
     def _meta(self, cmd: int, priority: int, push: bool = False, pull: bool = False) -> Meta:
         return Meta(
-            head=cmd,
+            head=int32("cmd", cmd),
             request=True,
             push=push,
             pull=pull,
             app_id=self.app_id,
             customer_id=self.customer_id,
-            priority=priority,
+            priority=int32("priority", priority),
         )
 
     def _send(
         self,
         meta: Meta,
         keys: KeyArray,
-        vals: Array,
+        vals: Array | None,
         *,
         lens: LenArray | None = None,
         vals_out: Array | None = None,
@@ -110,6 +121,9 @@ class KVWorker(SimpleApp):
     ) -> int:
         """Cut keys and values into slices, one for each server, and send those with keys."""
         check_keys(keys)
+        _check_kinds(meta.push, vals, vals_out, lens)
+        if vals is None:
+            vals = np.empty(0, self._val_dtype if vals_out is None else vals_out.dtype)
         vals = flat(vals)
         code_of(vals)
         positions = slice_positions(keys, self._bounds)
@@ -141,6 +155,17 @@ class KVWorker(SimpleApp):
 _LABELS = {(True, False): "push", (False, True): "pull", (True, True): "push_pull"}
 
 
+def _check_kinds(
+    pushes: bool, vals: Array | None, vals_out: Array | None, lens: LenArray | None
+) -> None:
+    """Refuse what is given and is no array; a push has values."""
+    if pushes:
+        require_array("vals", vals)
+    for name, array in (("vals_out", vals_out), ("lens", lens)):
+        if array is not None:
+            require_array(name, array)
+
+
 def _value_offsets(
     keys: KeyArray, vals: Array, lens: LenArray | None, positions: NDArray[np.int64]
 ) -> NDArray[np.int64]:
@@ -165,5 +190,6 @@ def _value_offsets(
 
 
 def _check_push_response(message: Message) -> None:
+    raise_refusal(message)
     if not message.meta.push or message.meta.pull or message.data:
         raise KVProtocolError(f"{describe(message.peer or 0)} answered a push with something else")
