@@ -68,7 +68,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ss_batch_calls": (c_char_p, []),
     "ss_run": (c_int, [c_void_p]),
     "ss_stop": (None, [c_void_p, c_int]),
-    "ss_port_attach": (c_int, [c_void_p, c_uint32, c_char_p]),
+    "ss_port_attach": (c_int, [c_void_p, c_uint32, c_char_p, c_uint32]),
     "ss_port_detach": (c_int, [c_void_p, c_uint32]),
     "ss_port_stats": (c_int, [c_void_p, c_uint32, _U64S]),
     "ss_link_set": (c_int, [c_void_p, c_uint32, c_uint32, _U64S, c_int]),

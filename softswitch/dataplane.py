@@ -28,7 +28,7 @@ from softswitch.errors import (
 from softswitch.faults import Direction, LinkFaults
 from softswitch.links import Links, LinkStats
 from softswitch.meters import MeterStore
-from softswitch.ports import MAX_PACKET_BYTES, MAX_PORT, Ports, PortStats
+from softswitch.ports import MAX_PACKET_BYTES, MAX_PORT, RING_PLACES, Ports, PortStats
 from softswitch.profiles import GroupMember, ProfileStore
 from softswitch.program import (
     MatchKey,
@@ -332,11 +332,15 @@ class DataPlane(ProgramState):
 
     # Ports
 
-    def attach_port(self, port: int, ifname: str) -> None:
-        """Bind a port (0 to 510) to a network interface. Raises PortError."""
+    def attach_port(self, port: int, ifname: str, ring_places: int = RING_PLACES) -> None:
+        """Bind a port (0 to 510) to a network interface. Raises PortError.
+
+        `ring_places`: frames that the kernel keeps until the switch takes them, in a ring of 2 KiB
+        of memory each; 0: in the socket's buffer, which takes memory only while it is needed.
+        """
         with self._lock:
             self._open()
-            self._ports.attach(port, ifname)
+            self._ports.attach(port, ifname, ring_places)
             self._recorder.name(port, ifname)
 
     def detach_port(self, port: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import logging
 import os
 import select
 import threading
@@ -15,6 +16,11 @@ from softswitch.errors import PortError
 
 MAX_PORT = 510
 MAX_PACKET_BYTES = 10240
+RING_PLACES = 4096
+"""Frames that a port's receive ring holds, 2 KiB of memory each."""
+MAX_RING_PLACES = 1 << 18
+
+LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,26 +51,34 @@ class Ports:
         self._failure = 0
         self._cpu_event: int = lib.ss_cpu_event(ctx)
 
-    def attach(self, port: int, ifname: str) -> None:
+    def attach(self, port: int, ifname: str, ring_places: int = RING_PLACES) -> None:
         """Bind a port to an interface. Raises PortError."""
         if not 0 <= port <= MAX_PORT:
             raise PortError(f"port {port}, allowed is 0 to {MAX_PORT}")
+        if not 0 <= ring_places <= MAX_RING_PLACES:
+            raise PortError(f"a ring of {ring_places} places, allowed is 0 to {MAX_RING_PLACES}")
         try:
             name = os.fsencode(ifname)
         except UnicodeEncodeError:
             raise PortError(f"{ifname!r} is not the name of an interface") from None
         if b"\0" in name:
             raise PortError(f"{ifname!r} is not the name of an interface")
-        code = self._lib.ss_port_attach(self._ctx, port, name)
+        code = self._lib.ss_port_attach(self._ctx, port, name, ring_places)
         if code == -errno.EEXIST:
             raise PortError(f"port {port} is attached to {self._names.get(port)!r} already")
         if code == -errno.EBUSY:
             raise PortError(f"port {port}: another switch, or port, has the interface {ifname!r}")
         if code == -errno.EPERM:
             raise PortError(f"port {port} on {ifname!r}: raw sockets need CAP_NET_RAW or root")
-        if code != 0:
+        if code < 0:
             raise PortError(f"port {port} cannot use interface {ifname!r}: {os.strerror(-code)}")
         self._names[port] = ifname
+        if code > 0:
+            LOGGER.warning(
+                "port %d (%s) receives through its socket's buffer, which is slower: the kernel "
+                "gave it no ring of %d frames (%s)",
+                *(port, ifname, ring_places, os.strerror(code)),
+            )
 
     def names(self) -> dict[int, str]:
         """Return the interface of each attached port."""

@@ -13,7 +13,8 @@ import pytest
 
 from softswitch.dataplane import DataPlane
 from softswitch.errors import InvalidArgument, PortError, SoftSwitchError
-from tests.softswitch_port_session import swap_program
+from softswitch.ports import MAX_RING_PLACES, RING_PLACES
+from tests.softswitch_port_session import SIZES, swap_program
 
 pytestmark = pytest.mark.compiler
 
@@ -23,10 +24,12 @@ FRAMES = 1000
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root for raw sockets and namespaces")
 @pytest.mark.skipif(not shutil.which("unshare") or not shutil.which("ip"), reason="needs iproute2")
-def test_frames_cross_the_switch_unchanged_and_in_order() -> None:
-    """Frames, jumbo frames and packets for the CPU arrive; all are counted."""
+@pytest.mark.parametrize("ring_places", [RING_PLACES, 0])
+def test_frames_cross_the_switch_unchanged_and_in_order(ring_places: int) -> None:
+    """Frames of any length and with VLAN tags, and packets for the CPU, arrive and are counted."""
+    session = [sys.executable, "-m", "tests.softswitch_port_session"]
     result = subprocess.run(
-        ["unshare", "-n", sys.executable, "-m", "tests.softswitch_port_session", str(FRAMES)],
+        ["unshare", "-n", *session, str(FRAMES), str(ring_places)],
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,
@@ -35,16 +38,21 @@ def test_frames_cross_the_switch_unchanged_and_in_order() -> None:
     )
     assert result.returncode == 0, result.stderr
     seen = json.loads(result.stdout)
+    assert "no ring of 4096 frames (Cannot allocate memory)" in result.stderr
     errors = seen.pop("errors")
     assert seen == {
         "reborn": True,
+        "flapped": True,
+        "held": 64,
+        "without_ring": True,
         "in_order": True,
-        "jumbo": True,
+        "sizes": list(SIZES),
+        "oversize": 2,
         "packet_ins": 1,
         "after_restart": True,
         "rx": FRAMES + 1,
         "tx": FRAMES,
-        "rx_bytes": 9100,
+        "rx_bytes": 2 * sum(SIZES),
         "no_port": 1,
     }
     assert len(errors) == 4
@@ -59,6 +67,8 @@ def test_ports_that_are_not_there_are_refused() -> None:
     with DataPlane.load(swap_program()) as switch:
         with pytest.raises(PortError, match="not attached"):
             switch.detach_port(3)
+        with pytest.raises(PortError, match=f"allowed is 0 to {MAX_RING_PLACES}"):
+            switch.attach_port(3, "lo", MAX_RING_PLACES + 1)
         with pytest.raises(PortError, match="not the name"):
             switch.attach_port(3, "a\0b")
         with pytest.raises(InvalidArgument, match="0 to 510"):

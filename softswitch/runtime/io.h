@@ -9,7 +9,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-#include "link_control.h"
+#include "receive.h"
 #include "revive.h"
 
 /* Takes the lock for the data plane, after the threads that wait for it. */
@@ -21,63 +21,14 @@ static void ss_lock_polite(struct ss_ctx *c)
     c->now_us = ss_now_us(c);
 }
 
-/* Gives every receive slot a buffer; returns how many slots are ready. */
-static unsigned ss_rx_prepare(struct ss_ctx *c)
-{
-    struct ss_io *io = c->io;
-    for (unsigned n = 0; n < io->rx_missing; n++) {
-        if (!io->rx_bufs[n] && !(io->rx_bufs[n] = ss_buf_new(c)))
-            return n;
-        io->rx_iovs[n] = (struct iovec){io->rx_bufs[n]->start, SS_MAX_PACKET};
-        io->rx_msgs[n].msg_hdr = (struct msghdr){.msg_iov = &io->rx_iovs[n], .msg_iovlen = 1};
-        if (io->sees_own) {
-            io->rx_msgs[n].msg_hdr.msg_name = &io->rx_from[n];
-            io->rx_msgs[n].msg_hdr.msg_namelen = sizeof io->rx_from[n];
-        }
-    }
-    io->rx_missing = 0;
-    return SS_BATCH;
-}
-
-/* Processes the frames that a port has, at most a batch; returns how many there were. */
-static int ss_port_receive(struct ss_ctx *c, struct ss_port *port)
-{
-    struct ss_io *io = c->io;
-    int n = recvmmsg(port->fd, io->rx_msgs, ss_rx_prepare(c), MSG_DONTWAIT, NULL);
-    if (n <= 0)
-        return 0;
-    if (io->rx_missing < (unsigned)n)
-        io->rx_missing = (unsigned)n;
-    for (int i = 0; i < n; i++) {
-        const struct mmsghdr *msg = &io->rx_msgs[i];
-        if (i + SS_HINT_AHEAD < n && msg[SS_HINT_AHEAD].msg_len == c->hint_length)
-            ss_hint(c, io->rx_bufs[i + SS_HINT_AHEAD]->start, c->hint_length + SS_SLACK);
-        if (io->sees_own && io->rx_from[i].sll_pkttype == PACKET_OUTGOING)
-            continue;
-        if (msg->msg_hdr.msg_flags & MSG_TRUNC) {
-            port->oversize++;
-            ss_drop(c, SS_rx_oversize);
-            continue;
-        }
-        struct ss_buf *b = io->rx_bufs[i];
-        io->rx_bufs[i] = NULL;
-        b->len = b->ingress_length = msg->msg_len;
-        b->port = port->number;
-        b->instance = SS_NORMAL;
-        port->rx++;
-        port->rx_bytes += msg->msg_len;
-        if (__builtin_expect(io->hooked, 0))
-            ss_arrive_hooked(c, b);
-        else
-            ss_process(c, b);
-    }
-    return n;
-}
-
 /* Serves a port while its batches are full, for a few turns: asking which ports have something
  * costs a system call. */
-static void ss_port_serve(struct ss_ctx *c, struct ss_port *port)
+static void ss_port_serve(struct ss_ctx *c, struct ss_port *port, uint32_t events)
 {
+    int error;
+    socklen_t size = sizeof error;
+    if (events & EPOLLERR) /* the interface went down: an error that is not taken comes again */
+        getsockopt(port->socket.fd, SOL_SOCKET, SO_ERROR, &error, &size);
     for (unsigned turn = 0; turn < SS_TURNS && ss_port_receive(c, port) == SS_BATCH; turn++) {
         if (atomic_load(&c->waiting))
             break;
@@ -112,7 +63,7 @@ int ss_run(struct ss_ctx *c)
         for (int i = 0; i < n; i++) {
             uint32_t number = events[i].data.u32;
             if (number < SS_MAX_PORTS && io->ports[number])
-                ss_port_serve(c, io->ports[number]);
+                ss_port_serve(c, io->ports[number], events[i].events);
             else if (number == SS_LINK_EVENTS)
                 ss_link_events_take(c);
         }
@@ -148,44 +99,43 @@ static void ss_port_close(struct ss_ctx *c, struct ss_port *port)
 {
     ss_flush_ports(c);
     c->io->ports[port->number] = NULL;
-    close(port->fd); /* also leaves the epoll set */
+    ss_socket_close(&port->socket); /* also leaves the epoll set */
     close(port->claim);
     free(port);
 }
 
-/* Binds port `number` to an interface; 0 or -errno. */
-int ss_port_attach(struct ss_ctx *c, uint32_t number, const char *ifname)
+/* Binds port `number` to an interface, with a ring of so many places if it is not 0; 0 or -errno.
+ * A positive errno says why the kernel gave the port no ring. */
+int ss_port_attach(struct ss_ctx *c, uint32_t number, const char *ifname, uint32_t ring_places)
 {
     if (number >= SS_MAX_PORTS)
         return -EINVAL;
     struct ss_port *port = calloc(1, sizeof *port);
     if (!port)
         return -ENOMEM;
-    bool sees_own = false;
-    port->fd = ss_socket_open(ifname, &port->index, &sees_own);
+    int error = ss_socket_open(&port->socket, ifname, ring_places);
     port->claim = -1;
     port->number = number;
     snprintf(port->name, sizeof port->name, "%s", ifname);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = number};
-    int error = port->fd < 0 ? port->fd : 0;
     ss_lock(c);
     if (!error && c->io->ports[number])
         error = -EEXIST;
-    if (!error && (port->claim = ss_claim(port->index)) < 0)
+    if (!error && (port->claim = ss_claim(port->socket.index)) < 0)
         error = port->claim;
-    if (!error && epoll_ctl(c->io->epoll, EPOLL_CTL_ADD, port->fd, &event))
+    if (!error && epoll_ctl(c->io->epoll, EPOLL_CTL_ADD, port->socket.fd, &event))
         error = -errno;
     if (!error) {
         c->io->ports[number] = port;
-        if (sees_own && !c->io->sees_own) {
+        error = port->socket.no_ring;
+        if (port->socket.sees_own && !c->io->sees_own) {
             c->io->sees_own = true;
             c->io->rx_missing = SS_BATCH;
         }
     }
     ss_unlock(c);
-    if (error) {
-        if (port->fd >= 0)
-            close(port->fd);
+    if (error < 0) {
+        ss_socket_close(&port->socket);
         if (port->claim >= 0)
             close(port->claim);
         free(port);
@@ -210,7 +160,7 @@ static void ss_port_count_dropped(struct ss_port *port)
 {
     struct tpacket_stats stats;
     socklen_t size = sizeof stats;
-    if (!getsockopt(port->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size))
+    if (!getsockopt(port->socket.fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size))
         port->rx_dropped += stats.tp_drops;
 }
 

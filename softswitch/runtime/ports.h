@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "engine.h"
+#include "ring.h"
 
 #ifndef PACKET_IGNORE_OUTGOING
 #define PACKET_IGNORE_OUTGOING 23
@@ -33,15 +34,31 @@ enum {
     SS_QUEUE_BATCH = 256, /* recirculated packets per turn of the loop */
 };
 
+/* A packet socket on an interface, which has the number `index`. */
+struct ss_socket {
+    int fd;
+    unsigned index;
+    bool sees_own; /* the kernel cannot keep frames that were sent from being received */
+    uint32_t ring_places; /* asked for */
+    int no_ring; /* an errno: why there is no ring */
+    struct ss_ring ring;
+};
+
 struct ss_port {
     char name[IF_NAMESIZE];
-    unsigned index; /* of the interface that fd is bound to */
-    int fd, claim;
+    struct ss_socket socket;
+    int claim;
     uint32_t number, pending;
     uint64_t rx, rx_bytes, tx, tx_bytes, tx_errors, oversize, rx_dropped;
     struct ss_buf *bufs[SS_TX_QUEUE];
     struct mmsghdr msgs[SS_TX_QUEUE];
     struct iovec iovs[SS_TX_QUEUE];
+};
+
+/* Room for what comes beside a frame that is received as a message. */
+union ss_rx_tag {
+    struct cmsghdr alignment;
+    uint8_t bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
 };
 
 struct ss_links;
@@ -63,8 +80,9 @@ struct ss_io {
     struct ss_buf *rx_bufs[SS_BATCH];
     struct mmsghdr rx_msgs[SS_BATCH];
     struct iovec rx_iovs[SS_BATCH];
+    union ss_rx_tag rx_tags[SS_BATCH];
     struct sockaddr_ll rx_from[SS_BATCH]; /* used if sees_own */
-    bool sees_own; /* the kernel cannot keep frames that were sent from being received */
+    bool sees_own; /* of any socket */
     unsigned rx_missing; /* slots from the first on that may need a buffer */
 };
 
@@ -94,7 +112,7 @@ static void ss_port_flush(struct ss_ctx *c, struct ss_port *port)
 {
     uint32_t sent = 0;
     while (sent < port->pending) {
-        int n = sendmmsg(port->fd, port->msgs + sent, port->pending - sent, MSG_DONTWAIT);
+        int n = sendmmsg(port->socket.fd, port->msgs + sent, port->pending - sent, MSG_DONTWAIT);
         if (n <= 0) {
             if (n < 0 && errno == EINTR)
                 continue;
@@ -223,34 +241,51 @@ static int ss_claim(unsigned index)
     return fd < 0 ? -errno : fd;
 }
 
-/* A packet socket on an interface, whose number becomes *index, or -errno. *sees_own: it also gets
- * frames that it sent. */
-static int ss_socket_open(const char *ifname, unsigned *index, bool *sees_own)
+static void ss_socket_close(struct ss_socket *s)
 {
-    *index = if_nametoindex(ifname);
-    if (!*index)
+    ss_ring_close(&s->ring);
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = -1;
+}
+
+static void ss_socket_set_up(struct ss_socket *s)
+{
+    int on = 1, rcvbuf = SS_RCVBUF, sndbuf = SS_SNDBUF;
+    /* Kernels before 4.20 lack the option: outgoing frames are then skipped one by one. */
+    s->sees_own = setsockopt(s->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0;
+    if (setsockopt(s->fd, SOL_SOCKET, SO_RCVBUFFORCE, &rcvbuf, sizeof rcvbuf))
+        setsockopt(s->fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof rcvbuf);
+    if (setsockopt(s->fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof sndbuf))
+        setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof sndbuf);
+    if (s->ring_places)
+        s->no_ring = ss_ring_open(&s->ring, s->fd, s->ring_places);
+    if (!s->ring.map)
+        setsockopt(s->fd, SOL_PACKET, PACKET_AUXDATA, &on, sizeof on); /* VLAN tags */
+}
+
+/* Opens a packet socket on an interface, with a ring if it is to have one and the kernel gives it;
+ * 0 or -errno. */
+static int ss_socket_open(struct ss_socket *s, const char *ifname, uint32_t ring_places)
+{
+    *s = (struct ss_socket){.fd = -1, .index = if_nametoindex(ifname), .ring_places = ring_places};
+    if (!s->index)
         return -ENODEV;
-    int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-    if (fd < 0)
+    s->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (s->fd < 0)
         return -errno;
-    int one = 1, rcvbuf = SS_RCVBUF, sndbuf = SS_SNDBUF;
-    struct packet_mreq promiscuous = {.mr_ifindex = (int)*index, .mr_type = PACKET_MR_PROMISC};
+    ss_socket_set_up(s);
+    struct packet_mreq promiscuous = {.mr_ifindex = (int)s->index, .mr_type = PACKET_MR_PROMISC};
     struct sockaddr_ll address = {.sll_family = AF_PACKET,
                                   .sll_protocol = htons(ETH_P_ALL),
-                                  .sll_ifindex = (int)*index};
-    /* Kernels before 4.20 lack the option: outgoing frames are then skipped one by one. */
-    *sees_own = setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one) != 0;
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &rcvbuf, sizeof rcvbuf))
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof rcvbuf);
-    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof sndbuf))
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof sndbuf);
-    if (setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous)
-        || bind(fd, (struct sockaddr *)&address, sizeof address)) {
+                                  .sll_ifindex = (int)s->index};
+    if (setsockopt(s->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous)
+        || bind(s->fd, (struct sockaddr *)&address, sizeof address)) {
         int error = errno;
-        close(fd);
+        ss_socket_close(s);
         return -error;
     }
-    return fd;
+    return 0;
 }
 
 #endif

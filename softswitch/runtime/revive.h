@@ -33,24 +33,23 @@ static int ss_link_events_open(int epoll)
 static void ss_port_revive(struct ss_ctx *c, struct ss_port *port)
 {
     unsigned index = if_nametoindex(port->name);
-    if (!index || index == port->index)
+    if (!index || index == port->socket.index)
         return;
-    bool sees_own = false;
+    struct ss_socket fresh;
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = port->number};
     int claim = ss_claim(index);
-    int fd = claim < 0 ? claim : ss_socket_open(port->name, &index, &sees_own);
-    if (fd < 0 || epoll_ctl(c->io->epoll, EPOLL_CTL_ADD, fd, &event)) {
-        if (fd >= 0)
-            close(fd);
-        if (claim >= 0)
-            close(claim);
+    if (claim < 0)
         return; /* the next event tries again */
+    if (ss_socket_open(&fresh, port->name, port->socket.ring_places)
+        || epoll_ctl(c->io->epoll, EPOLL_CTL_ADD, fresh.fd, &event)) {
+        ss_socket_close(&fresh);
+        close(claim);
+        return;
     }
-    close(port->fd); /* also leaves the epoll set */
+    ss_socket_close(&port->socket); /* also leaves the epoll set */
     close(port->claim);
-    port->fd = fd;
+    port->socket = fresh;
     port->claim = claim;
-    port->index = index;
 }
 
 /* Looks at all ports after interfaces have changed; what has changed does not matter. */
