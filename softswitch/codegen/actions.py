@@ -206,9 +206,14 @@ class Actions:
             case _:
                 raise BadProgram(f"{primitive.where}: arguments of {primitive.op} are wrong")
 
+    def _cell(self, register: RegisterArray) -> str:
+        """Return cell i of a register."""
+        members = self.layout.plan.registers.beside(register.name)[1]
+        return f"c->state.r{register.index}[i{f' * {members}' if members > 1 else ''}]"
+
     def _load_cell(self, register: RegisterArray, target: Field) -> str:
         """Return the statement that copies cell i of a register to a field."""
-        cell, width = f"c->state.r{register.index}[i]", register.width
+        cell, width = self._cell(register), register.width
         if not is_wide(width):
             return self.e.put(target, cell, width)
         n = (width + 63) // 64
@@ -218,7 +223,7 @@ class Actions:
 
     def _store_cell(self, register: RegisterArray, value: Expr) -> str:
         """Return the statement that truncates a value into cell i of a register."""
-        cell, width = f"c->state.r{register.index}[i]", register.width
+        cell, width = self._cell(register), register.width
         if not is_wide(width):
             return f"{cell} = {self.e.store(value, width)};"
         n = (width + 63) // 64

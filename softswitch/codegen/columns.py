@@ -47,6 +47,11 @@ class SeriesTable:
         """Return the list that an item is in, and where."""
         return self._places.get(item)
 
+    def beside(self, item: object) -> tuple[int, int]:
+        """Return the place of an item in its list, and how many are in it: by itself, 0 of 1."""
+        place = self._places.get(item)
+        return (0, 1) if place is None else (place.first, len(self.all[place.number]))
+
     def merge(self, other: SeriesTable) -> None:
         """Add the lists of another table; NotAlike, with nothing added, if one does not fit."""
         trial = self.copy()

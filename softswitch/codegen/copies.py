@@ -266,11 +266,10 @@ class CopyCode:
                 raise NotAlike
             mask = both(mask, f"ss_m_lt(i_, ss_v_all({first.size}u))")
         base = self.storage.hoist("uint64_t", f"(uintptr_t)c->state.r{first.index}")
-        start, at = base, f"i_ * sizeof *c->state.r{first.index}"
+        size = f"sizeof *c->state.r{first.index}"
+        start, at = base, f"i_ * ({self.layout.plan.registers.beside(first.name)[1]} * {size})"
         if registers[1].name != first.name:
-            step = f"SS_ARENA_ROOM({first.size}u * sizeof *c->state.r{first.index})"
-            steps = self.storage.steps(step)
-            start, at = f"{base} + k * {step}", f"{at} + {steps}"
+            start, at = f"{base} + k * {size}", f"{at} + {self.storage.steps(size)}"
         at = f"ss_v_all({start}) + {at}"
         if mask is None:
             return f"{text} const ss_v at_ = {at};", None

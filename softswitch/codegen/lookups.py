@@ -104,12 +104,11 @@ class LookupCode:
         base = self.storage.hoist("uint64_t", f"(uintptr_t){which}->entries")
         [index] = self._words(first, layout, rows)
         size = f"sizeof(struct ss_entry{first.index})"
-        start, at = base, f"({index}) * {size}"
+        members = self.layout.plan.tables.beside(first.name)[1]
+        start, at = base, f"({index}) * ({members} * {size})"
         if tables[1].name != first.name:
             self.tables.add([table.name for table in tables])
-            room = f"SS_ARENA_ROOM(((uint64_t){size}) << {layout.bits})"
-            steps = self.storage.steps(room)
-            start, at = f"{base} + k * {room}", f"{at} + {steps}"
+            start, at = f"{base} + k * {size}", f"{at} + {self.storage.steps(size)}"
         at = f"ss_v_all({start}) + {at}"
         yield f"at_ = {at};"
         yield f"e_ = ss_v_entry(at_, {size});"

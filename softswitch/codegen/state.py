@@ -39,9 +39,10 @@ def meter_run(meter: MeterArray, pointer: str) -> str:
 def state_functions(layout: Layout) -> Iterator[str]:
     """Yield the functions that allocate, free and find arrays."""
     program = layout.program
-    registers = _placed(layout)
+    registers = list(program.register_arrays.values())
+    members = {r.index: layout.plan.registers.beside(r.name) for r in registers}
     counters = [c for c in program.counter_arrays.values() if not c.is_direct]
-    arrays = [(f"r{r.index}", r.size) for r in registers]
+    arrays = [(f"r{r.index}", r.size * members[r.index][1]) for r in _firsts(layout)]
     arrays += [(f"c{c.index}", c.size) for c in counters]
     meters = [m for m in program.meter_arrays.values() if m.table is None]
     arrays += [(f"m{m.index}", m.size) for m in meters]
@@ -53,31 +54,32 @@ def state_functions(layout: Layout) -> Iterator[str]:
     yield "    if (!ss_arena_open(&s->arena, room)) return false;"
     for name, size in arrays:
         yield (f"    s->{name} = ss_arena_take(&s->arena, UINT64_C({size}) * sizeof *s->{name});")
+    for names in layout.plan.registers.all:
+        first, *others = (program.register_arrays[str(name)].index for name in names)
+        yield from (f"    s->r{n} = s->r{first} + {i};" for i, n in enumerate(others, 1))
     yield "    return true;"
     yield "}"
     yield "static void ss_state_close(struct ss_state *s) { ss_arena_close(&s->arena); }"
-    yield "static uint8_t *ss_register_array(struct ss_state *s, uint32_t which, uint64_t *size)"
+    yield "static uint8_t *ss_register_array(struct ss_state *s, uint32_t which, uint64_t *size,"
+    yield "                                  uint64_t *step)"
     yield "{"
     yield "    (void)s;"
     yield "    switch (which) {"
     for register in registers:
         name = f"r{register.index}"
-        yield (
-            f"    case {register.index}: *size = sizeof *s->{name}; return (uint8_t *)s->{name};"
-        )
-    yield "    default: *size = 0; return NULL;"
+        yield f"    case {register.index}: *size = sizeof *s->{name};"
+        yield f"        *step = {members[register.index][1]} * *size; return (uint8_t *)s->{name};"
+    yield "    default: *size = *step = 0; return NULL;"
     yield "    }"
     yield "}"
     yield from _finder("counter", "c", [c.index for c in counters])
     yield from _finder("meter", "m", [m.index for m in meters])
 
 
-def _placed(layout: Layout) -> list[RegisterArray]:
-    """Return the registers in the order in which they lie in memory."""
-    program = layout.program
-    series = [name for names in layout.plan.registers.all for name in names]
-    first = [program.register_arrays[name] for name in series if isinstance(name, str)]
-    return [*first, *(r for r in program.register_arrays.values() if r not in first)]
+def _firsts(layout: Layout) -> list[RegisterArray]:
+    """Return the registers that have memory of their own: others lie beside the first of a list."""
+    registers = layout.program.register_arrays.values()
+    return [r for r in registers if layout.plan.registers.beside(r.name)[0] == 0]
 
 
 def _finder(kind: str, prefix: str, numbers: list[int]) -> Iterator[str]:

@@ -48,11 +48,12 @@ class Tables:
             wanted = (table.with_counters, table.meter is not None, table.support_timeout)
             direct = ", ".join("true" if each else "false" for each in wanted)
             n = table.index
+            member, members = self.layout.plan.tables.beside(table.name)
             yield (
                 f"    {{{key.kind}, {words}, {key.lpm_width}, sizeof(struct ss_entry{n}), "
-                f"{direct}, ss_encode{n}}},"
+                f"{member}, {members}, {direct}, ss_encode{n}}},"
             )
-        yield "    {SS_KEYLESS, 0, 0, 0, false, false, false, 0}"
+        yield "    {SS_KEYLESS, 0, 0, 0, 0, 1, false, false, false, 0}"
         yield "};"
         series = [name for names in self.layout.plan.tables.all for name in names]
         placed = [*series, *(t.name for t in self.tables if t.name not in set(series))]
@@ -131,7 +132,9 @@ class Tables:
         yield f"    {entry} *entries = ({entry} *)t->entries;"
         words = self._key_words(table)
         if layout.kind == "SS_DIRECT":
-            yield f"    {entry} *e = entries + ({words[0]});"
+            members = self.layout.plan.tables.beside(table.name)[1]
+            index = f"({words[0]}) * {members}" if members > 1 else f"({words[0]})"
+            yield f"    {entry} *e = entries + {index};"
             yield "    return e->action ? e : NULL;"
             yield "}"
             return

@@ -115,6 +115,7 @@ struct ss_table_info {
     uint32_t words;    /* of the exact or ternary key, without the lpm field */
     uint32_t lpm_bits; /* width of the lpm field */
     uint32_t stride;   /* bytes of an entry */
+    uint32_t member, members; /* of the tables whose entries lie side by side */
     bool with_counters, with_meters, with_hits;
     /* Writes action `action` (its position in the table's list) and its parameters. */
     void (*encode)(void *entry, uint32_t action, const uint64_t *params);

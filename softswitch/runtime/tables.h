@@ -35,10 +35,17 @@ static bool ss_table_reserve(struct ss_table *t, const struct ss_table_info *inf
     return true;
 }
 
-/* A directly indexed table has a place for every key, and never grows. */
+/* The distance of entries. */
+static uint64_t ss_table_step(const struct ss_table_info *info)
+{
+    return (uint64_t)info->stride * info->members;
+}
+
+/* A directly indexed table has a place for every key, and never grows. Tables that are looked up
+ * together share memory, which the first of them has. */
 static uint64_t ss_direct_bytes(const struct ss_table_info *info)
 {
-    return info->kind == SS_DIRECT ? (uint64_t)info->stride << info->words : 0;
+    return info->kind == SS_DIRECT && !info->member ? ss_table_step(info) << info->words : 0;
 }
 
 static bool ss_tables_open(struct ss_ctx *c)
@@ -48,6 +55,7 @@ static bool ss_tables_open(struct ss_ctx *c)
         room += SS_ARENA_ROOM(ss_direct_bytes(&ss_table_infos[i]));
     if (!ss_arena_open(&c->direct, room))
         return false;
+    uint8_t *first = NULL;
     for (uint32_t n = 0; n < SS_TABLE_COUNT; n++) {
         const uint32_t i = ss_table_order[n];
         const struct ss_table_info *info = &ss_table_infos[i];
@@ -57,7 +65,9 @@ static bool ss_tables_open(struct ss_ctx *c)
         if (info->kind != SS_DIRECT)
             continue;
         t->room = UINT64_C(1) << info->words;
-        t->entries = ss_arena_take(&c->direct, ss_direct_bytes(info));
+        if (!info->member)
+            first = ss_arena_take(&c->direct, ss_direct_bytes(info));
+        t->entries = first + (uint64_t)info->member * info->stride;
         if ((info->with_counters && !(t->counters = calloc(t->room, sizeof *t->counters)))
             || (info->with_meters && !(t->meters = calloc(t->room, sizeof *t->meters)))
             || (info->with_hits && !(t->hits = calloc(t->room, sizeof *t->hits))))
@@ -159,7 +169,7 @@ int ss_table_add(struct ss_ctx *c, uint32_t table, uint32_t handle, const struct
     int result = -ENOMEM;
     ss_lock(c);
     if (ss_table_reserve(t, info, handle)) {
-        uint8_t *entry = t->entries + (uint64_t)handle * info->stride;
+        uint8_t *entry = t->entries + handle * ss_table_step(info);
         info->encode(entry, action, params);
         if (t->counters)
             t->counters[handle] = (struct ss_counter){0, 0};
@@ -181,7 +191,7 @@ void ss_table_modify(struct ss_ctx *c, uint32_t table, uint32_t handle, uint32_t
 {
     const struct ss_table_info *info = &ss_table_infos[table];
     ss_lock(c);
-    info->encode(c->tables[table].entries + (uint64_t)handle * info->stride, action, params);
+    info->encode(c->tables[table].entries + handle * ss_table_step(info), action, params);
     ss_unlock(c);
 }
 
@@ -192,7 +202,7 @@ void ss_table_delete(struct ss_ctx *c, uint32_t table, uint32_t handle,
     struct ss_table *t = &c->tables[table];
     ss_lock(c);
     ss_table_unlink(t, info, match, handle);
-    memset(t->entries + (uint64_t)handle * info->stride, 0, info->stride);
+    memset(t->entries + handle * ss_table_step(info), 0, info->stride);
     ss_unlock(c);
 }
 
@@ -253,20 +263,22 @@ int ss_counter_write(struct ss_ctx *c, int direct, uint32_t which, uint64_t inde
 void ss_registers_read(struct ss_ctx *c, uint32_t which, uint64_t start, uint64_t count,
                        uint8_t *cells)
 {
-    uint64_t size;
+    uint64_t size, step;
     ss_lock(c);
-    const uint8_t *array = ss_register_array(&c->state, which, &size);
-    memcpy(cells, array + start * size, count * size);
+    const uint8_t *array = ss_register_array(&c->state, which, &size, &step);
+    for (uint64_t i = 0; i < count; i++)
+        memcpy(cells + i * size, array + (start + i) * step, size);
     ss_unlock(c);
 }
 
 void ss_registers_write(struct ss_ctx *c, uint32_t which, uint64_t start, uint64_t count,
                         const uint8_t *cells)
 {
-    uint64_t size;
+    uint64_t size, step;
     ss_lock(c);
-    uint8_t *array = ss_register_array(&c->state, which, &size);
-    memcpy(array + start * size, cells, count * size);
+    uint8_t *array = ss_register_array(&c->state, which, &size, &step);
+    for (uint64_t i = 0; i < count; i++)
+        memcpy(array + (start + i) * step, cells + i * size, size);
     ss_unlock(c);
 }
 

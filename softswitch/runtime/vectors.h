@@ -89,7 +89,16 @@ SS_INLINE unsigned ss_m_bits(ss_m m)
 }
 SS_INLINE bool ss_m_any(ss_m m) { return ss_m_bits(m) != 0; }
 SS_INLINE ss_v ss_m_number(ss_m m) { return m & 1; }
-SS_INLINE ss_v ss_v_pick(ss_m m, ss_v a, ss_v b) { return b ^ ((a ^ b) & m); }
+SS_INLINE ss_v ss_v_pick(ss_m m, ss_v a, ss_v b)
+{
+#ifdef __AVX2__
+    ss_v picked; /* as an intrinsic, GCC makes it a comparison and more */
+    __asm__("vpblendvb %3, %2, %1, %0" : "=x"(picked) : "x"(b), "xm"(a), "x"(m));
+    return picked;
+#else
+    return b ^ ((a ^ b) & m);
+#endif
+}
 #define SS_COMPARE(name, op, code)                                              \
     SS_INLINE ss_m ss_m_##name(ss_v a, ss_v b) { return (ss_m)(a op b); }       \
     SS_INLINE ss_m ss_m_s##name(ss_v a, ss_v b) { return (ss_m)((ss_sv)a op(ss_sv) b); }
@@ -215,6 +224,14 @@ SS_INLINE void ss_v_read128(ss_v at, ss_v *high, ss_v *low)
     const __m512i odd = (__m512i)(ss_v){1, 3, 5, 7, 9, 11, 13, 15};
     *low = (ss_v)_mm512_permutex2var_epi64(x, even, y);
     *high = (ss_v)_mm512_permutex2var_epi64(x, odd, y);
+#elif defined(__AVX2__)
+#define SS_TWO(i)                                                                   \
+    _mm256_inserti128_si256(_mm256_castsi128_si256((__m128i)SS_CELL(i)),            \
+                            (__m128i)SS_CELL((i) + 2), 1)
+    const __m256i x = SS_TWO(0), y = SS_TWO(1);
+    *low = (ss_v)_mm256_unpacklo_epi64(x, y);
+    *high = (ss_v)_mm256_unpackhi_epi64(x, y);
+#undef SS_TWO
 #else
     const ss_v2 c[] = {SS_EACH(SS_CELL)};
 #define SS_LOW(i) c[i][0]
@@ -240,6 +257,15 @@ SS_INLINE void ss_v_write128(ss_v at, ss_v high, ss_v low)
     SS_PUT(6, x, 3);
     SS_PUT(7, y, 3);
 #undef SS_PUT
+#elif defined(__AVX2__)
+    const __m256i x = _mm256_unpacklo_epi64((__m256i)low, (__m256i)high);
+    const __m256i y = _mm256_unpackhi_epi64((__m256i)low, (__m256i)high);
+#define SS_PUT(i, v, part) *(ss_v2 *)(uintptr_t)a[i] = (ss_v2)_mm256_extracti128_si256(v, part)
+    SS_PUT(0, x, 0);
+    SS_PUT(1, y, 0);
+    SS_PUT(2, x, 1);
+    SS_PUT(3, y, 1);
+#undef SS_PUT
 #else
 #pragma GCC unroll 8
     for (unsigned i = 0; i < SS_WIDTH; i++)
@@ -264,14 +290,21 @@ SS_INLINE ss_v ss_v_entry(ss_v at, size_t size)
  * bytes after d are read. */
 SS_INLINE ss_v ss_v_windows(const uint8_t *d, unsigned stride)
 {
-#if SS_WIDTH == 8 && defined(__AVX512VBMI__)
 #define SS_BYTE(i, b) (uint8_t)((i) * stride + 7 - (b))
 #define SS_BYTES(i)                                                                   \
     SS_BYTE(i, 0), SS_BYTE(i, 1), SS_BYTE(i, 2), SS_BYTE(i, 3), SS_BYTE(i, 4), SS_BYTE(i, 5), \
         SS_BYTE(i, 6), SS_BYTE(i, 7)
+#if SS_WIDTH == 8 && defined(__AVX512VBMI__)
     typedef uint8_t bytes __attribute__((vector_size(64)));
     const bytes order = {SS_EACH(SS_BYTES)};
     return (ss_v)_mm512_permutexvar_epi8((__m512i)order, _mm512_loadu_si512(d));
+#elif SS_WIDTH == 4 && defined(__AVX2__)
+    typedef uint8_t bytes __attribute__((vector_size(32)));
+    const bytes order = {SS_BYTES(0), SS_BYTES(1), SS_BYTES(0), SS_BYTES(1)};
+    const __m256i pairs = _mm256_inserti128_si256(
+        _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)d)),
+        _mm_loadu_si128((const __m128i *)(d + 2 * stride)), 1);
+    return (ss_v)_mm256_shuffle_epi8(pairs, (__m256i)order);
 #else
 #define SS_WINDOW(i) ss_ld64(d + (i) * stride)
     return (ss_v){SS_EACH(SS_WINDOW)};
