@@ -18,7 +18,7 @@ from softswitch.program import Table
 
 @dataclass
 class LookupCode:
-    """Translates the look-ups of one roll; `tables` are those that must follow one another."""
+    """Translates the look-ups of one roll; `tables` are those that must lie side by side."""
 
     vectors: Vectors
     storage: CopyStorage

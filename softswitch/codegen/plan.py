@@ -53,8 +53,8 @@ class Plan:
     Attributes:
         rolls: by where they begin in their pipeline.
         arrays: fields that are elements of arrays.
-        registers: register arrays, by name, that follow one another in memory.
-        tables: directly indexed tables, likewise.
+        registers: register arrays, by name, that lie side by side in memory: cell by cell.
+        tables: directly indexed tables, likewise: entry by entry.
         private: fields that only vector variables hold.
         hints: rolls at which it is known which cells a later one touches (see `hints`).
     """
