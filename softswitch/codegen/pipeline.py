@@ -16,7 +16,6 @@ from softswitch.codegen.hints import HintCode
 from softswitch.codegen.locality import cut, fixed_call
 from softswitch.codegen.plan import Roll
 from softswitch.codegen.rolled import RolledCode
-from softswitch.codegen.rolls import usage_of
 from softswitch.codegen.state import meter_run
 from softswitch.codegen.tables import lookup_call
 from softswitch.codegen.wide import constant
@@ -46,7 +45,7 @@ class PipelineCode:
         word = self.first_hint_word
         for place, hint in self.plan.hints:
             if place.pipeline == self.pipeline.name:
-                usage = usage_of(self.program, self.pipeline, place)
+                usage = self.plan.usages[place]
                 code = HintCode(self.e, self.pipeline, place, usage, hint, word)
                 word += code.words
                 made.append((place, code))
@@ -98,11 +97,10 @@ class PipelineCode:
                 yield from self._node(self.pipeline.nodes[i], (start, stop))
             elif i == roll.start:
                 yield f"N{i}: __attribute__((unused));"
-                usage = usage_of(self.program, self.pipeline, roll)
                 for place, hint_code in self.hints:
                     if place == roll:
                         yield from (f"    {line}" for line in hint_code.save())
-                code = RolledCode(self.e, self.pipeline, roll, usage)
+                code = RolledCode(self.e, self.pipeline, roll, self.plan.usages[roll])
                 yield from (f"    {line}" for line in code.lines())
                 yield f"    {self._go(roll.after, (start, stop))}"
         yield "}"

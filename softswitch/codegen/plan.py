@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from softswitch.codegen.columns import SeriesTable
 from softswitch.ir import Expr, Node
 from softswitch.program import Pipeline, Program
+
+if TYPE_CHECKING:
+    from softswitch.codegen.storage import Usage
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class Plan:
         tables: directly indexed tables, likewise: entry by entry.
         private: fields that only vector variables hold.
         hints: rolls at which it is known which cells a later one touches (see `hints`).
+        usages: who mentions the fields of each roll.
     """
 
     rolls: tuple[Roll, ...] = ()
@@ -65,6 +70,7 @@ class Plan:
     tables: SeriesTable = field(default_factory=SeriesTable)
     private: frozenset[tuple[int, int]] = frozenset()
     hints: tuple[tuple[Roll, Hint], ...] = ()
+    usages: dict[Roll, Usage] = field(default_factory=dict)
 
     def single_nodes(self, program: Program) -> Iterator[Node]:
         """Yield the nodes of both pipelines that are in no roll."""

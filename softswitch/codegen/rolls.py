@@ -70,20 +70,15 @@ def plan(program: Program) -> Plan:
     return _in_one_piece(program, made)
 
 
-def usage_of(program: Program, pipeline: Pipeline, roll: Roll) -> Usage:
-    """Return who mentions the fields of a roll."""
-    finder = _Finder(program, pipeline)
-    return finder.usage(_Candidate(roll, finder.copies(roll.start, roll.length)))
-
-
 def _with(
     expressions: Expressions, finder: _Finder, candidate: _Candidate, made: Plan
 ) -> Plan | None:
     """Return the plan with one more roll, None if that cannot be made."""
     roll = candidate.roll
     arrays, registers, tables = (t.copy() for t in (made.arrays, made.registers, made.tables))
+    usage = finder.usage(candidate)
     try:
-        code = RolledCode(expressions, finder.pipeline, roll, finder.usage(candidate))
+        code = RolledCode(expressions, finder.pipeline, roll, usage)
         code.lines()
         arrays.merge(code.storage.arrays)
         registers.merge(code.code.registers)
@@ -92,7 +87,8 @@ def _with(
         return None
     hints = [*made.hints, *_places(expressions, finder, made, code)]
     private = made.private | code.storage.held
-    return Plan((*made.rolls, roll), arrays, registers, tables, private, tuple(hints))
+    usages = {**made.usages, roll: usage}
+    return Plan((*made.rolls, roll), arrays, registers, tables, private, tuple(hints), usages)
 
 
 def _places(
