@@ -24,7 +24,7 @@ from softswitch.dataplane import DataPlane, MatchKey, TableEntry
 from softswitch.load import load_program
 from softswitch.program import MatchType, Program
 from tests.memory_network import frame
-from tests.random_copies import COPIES, random_program
+from tests.random_copies import COPIES, random_program, register
 from tests.softswitch_json import ProgramBuilder, assign, call, const, field, op
 from tests.switch_under_test import SERVER, SLOT, SwitchUnderTest, embedded
 
@@ -303,6 +303,40 @@ def test_fields_with_signs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         below, low = struct.unpack(">HH", raw)
         assert below == sum(1 << k for k, n in enumerate(numbers) if n < 0)
         assert low == sum(1 << k for k, n in enumerate(numbers) if n >> 1 < -4)
+    both.close()
+
+
+@pytest.mark.compiler
+def test_registers_that_others_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registers of one loop that all copies of another read, and one node alone."""
+    b = ProgramBuilder()
+    b.header("in", [[f"f{k}", 16, False] for k in range(16)])
+    b.header("md", [["one", 32, False], *([f"m{k}", 32, False] for k in range(16))], metadata=True)
+    b.deparser = ["in"]
+    b.state("start", [b.extract("in")])
+    for i, name in enumerate([*(f"r{k}" for k in range(16)), *(f"s{k}" for k in range(16)), "t"]):
+        b.registers.append({"name": name, "id": i, "size": 16, "bitwidth": 32})
+    cells = [op("&", field("in", f"f{k}"), const(15)) for k in range(16)]
+    for k in range(16):
+        more = op("+", field("in", f"f{k}"), const(k))
+        b.run(f"own{k}", [call("register_write", register(f"r{k}"), cells[k], more)])
+    one = [
+        call("register_read", field("md", "one"), register("r5"), cells[2]),
+        call("register_write", register("t"), cells[3], field("md", "one")),
+    ]
+    b.run("one", [*one, assign(field("standard_metadata", "egress_spec"), const(1))])
+    for k in range(16):
+        copied = field("md", f"m{k}")
+        read = call("register_read", copied, register("r3"), cells[k])
+        b.run(f"copy{k}", [read, call("register_write", register(f"s{k}"), cells[k], copied)])
+    program = load_program(b.json())
+    assert [roll.count for roll in plan(program).rolls] == [16, 16]
+    both = Both.load(b.json(), tmp_path, monkeypatch)
+    rng = random.Random(6)
+    for _ in range(50):
+        both.inject(0, struct.pack(">16H", *(rng.randrange(1 << 16) for _ in range(16))))
+    both.compare_registers(program)
+    assert any(both.rolled.registers_save("t")) and any(both.rolled.registers_save("s9"))
     both.close()
 
 
