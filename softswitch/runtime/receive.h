@@ -73,7 +73,6 @@ static int ss_ring_receive(struct ss_ctx *c, struct ss_port *port)
     const struct tpacket2_hdr *h, *later;
     int n = 0;
     for (; n < SS_BATCH && (h = ss_ring_frame(r, 0)); n++) {
-        ss_ring_fetch(r);
         later = ss_ring_frame(r, SS_HINT_AHEAD);
         if (later && later->tp_snaplen == c->hint_length)
             ss_hint(c, ss_ring_data(later), c->hint_length + SS_SLACK);

@@ -19,8 +19,6 @@ enum {
     SS_RING_BLOCK = 1 << 16, /* what the kernel allocates in one piece */
     SS_RING_PER_BLOCK = SS_RING_BLOCK / SS_RING_PLACE,
     SS_RING_GUARD = 4096, /* readable bytes after the last place: hints read past a frame's end */
-    SS_RING_FETCH = 4, /* places ahead that are fetched from the cache of whoever wrote them */
-    SS_RING_FETCH_LINES = 5, /* of each */
 };
 
 struct ss_ring {
@@ -50,14 +48,6 @@ static const uint8_t *ss_ring_data(const struct tpacket2_hdr *h)
 static const struct sockaddr_ll *ss_ring_from(const struct tpacket2_hdr *h)
 {
     return (const void *)((const uint8_t *)h + TPACKET_ALIGN(sizeof *h));
-}
-
-/* Asks for what comes after the next few frames: another processor wrote it. */
-static void ss_ring_fetch(const struct ss_ring *r)
-{
-    const uint8_t *place = (const uint8_t *)ss_ring_place(r, SS_RING_FETCH);
-    for (unsigned i = 0; i < SS_RING_FETCH_LINES; i++)
-        __builtin_prefetch(place + 64 * i);
 }
 
 /* Gives the next place back to the kernel. */
