@@ -174,6 +174,20 @@ def test_controller_and_switch_die_together(
         assert client.begin(7, resumed=True, timeout_s=WAIT_S).epoch == 3
 
 
+def test_a_restarted_controller_waits_for_a_switch_that_died_too(
+    folder: Path, socket: Path, client: JobIncarnations, switch: P4RuntimeServer
+) -> None:
+    """Attempts are counted for a switch that never was set up, in no life of the controller."""
+    with controller_process(folder, socket) as process:
+        begin(process)
+    switch.stop(0.0)
+    with controller_process(folder, socket, "--attempts", "1") as process:
+        process.event("switch-down")
+        with restarted(switch):
+            process.event("switch-ready")
+            assert client.begin(7, resumed=True, timeout_s=WAIT_S).epoch == 3
+
+
 def test_a_controller_that_died_while_it_wrote_does_not_trust_the_epoch(
     folder: Path, socket: Path, switch: P4RuntimeServer
 ) -> None:

@@ -84,7 +84,8 @@ class SwitchKeeper:
         """Of a switch that may hold what an earlier controller has left.
 
         `on_emptied` is called when its program was loaded anew. After `attempts` in vain to set a
-        switch up that never was, `keep` fails; 0 is for ever.
+        switch up that never was, `keep` fails; 0 is for ever. One that jobs of the state have an
+        epoch on was set up by an earlier controller, and may be as dead as that.
         """
         self.spec = spec
         self.jobs: list[JobKeeper] = []
@@ -128,7 +129,9 @@ class SwitchKeeper:
         """
         fresh = False
         failures = 0
-        if not any(job.taken for job in self.jobs):
+        if any(job.taken for job in self.jobs):
+            self._was_ready = True
+        else:
             self._is_around = False
         target = find_target(self.spec.target)
         while True:
