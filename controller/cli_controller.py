@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
-import json
 import secrets
-import time
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import grpc
 import typer
 
 from controller.cli_connection import DEFAULT_ADDRESS, AsJson, print_json
 from controller.daemon.access import Access
+from controller.daemon.event_log import log_event
 from controller.daemon.run import Options, run
 from controller.daemon.serving import Endpoint
+from host_stack import logs
 from host_stack.errors import BadInput
 from softswitch.errors import BadCertificate
 from softswitch.p4runtime.tls import TlsFiles
@@ -53,7 +54,10 @@ def controller(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics there, to everybody."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write events as lines of JSON.")] = False,
+    log_format: Annotated[
+        str, typer.Option(help=f"Of its log, on standard output: {', '.join(logs.FORMATS)}.")
+    ] = logs.FORMATS[0],
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --log-format json.")] = False,
 ) -> None:
     """Own the switches of an inventory, keep them as their jobs need, and serve the APIs.
 
@@ -65,7 +69,8 @@ def controller(
     known = Access() if access is None else Access.load(access)
     scraped = None if metrics is None else _host_and_port(metrics)
     options = Options(inventory, state, endpoints, access=known, metrics=scraped)
-    asyncio.run(run(options, _report_json if as_json else _report))
+    logs.start("json" if as_json else log_format, "controller", stream=sys.stdout)
+    asyncio.run(run(options, log_event))
 
 
 def token(as_json: AsJson = False) -> None:
@@ -119,17 +124,3 @@ def _credentials(
         return TlsFiles(cert, key, client_ca).credentials()
     except BadCertificate as error:
         raise BadInput(str(error)) from error
-
-
-def _report_json(event: str, **fields: Any) -> None:
-    typer.echo(json.dumps({"event": event, "at_s": time.time(), **fields}))
-
-
-def _report(event: str, **fields: Any) -> None:
-    if event == "ready":
-        text = f"{fields['switches']} switches, {fields['jobs']} jobs"
-    else:
-        job = f"job {fields['job']}: " if fields.get("job") else ""
-        where = f"{fields['switch']}: " if fields.get("switch") and not job else ""
-        text = f"{job}{where}{fields.get('text', '')}"
-    typer.echo(f"{time.strftime('%H:%M:%S')} {event:<13} {text}")

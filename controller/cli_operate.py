@@ -24,6 +24,7 @@ from controller.cli_connection import (
     print_json,
 )
 from controller.cli_watch import Watch, repeated, shown
+from controller.jobapi.operator import THROUGH
 from host_stack.connect import open_transport
 from host_stack.errors import BadInput, LibraError
 from host_stack.job import Job
@@ -172,24 +173,42 @@ def dump(
     switch: Annotated[
         str, typer.Option(help="One that sums for the job; default: the one of its server.")
     ] = "",
+    through: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WAY",
+            help="registers: by P4Runtime, of one switch; drains: by the job's server, of all its "
+            "switches together; default: what the switch allows.",
+        ),
+    ] = None,
     controller: Controller = None,
     tls: Tls = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read cells, sequence windows and the open round of a job out of a switch.
+    """Read cells, sequence windows and the open round of a job out of its switches.
 
     A sum is told in units of 2^-F, as `value` with F of the job.
     """
+    if through is not None and through not in THROUGH:
+        raise BadInput(f"--through {through!r}: allowed are {', '.join(THROUGH)}")
     operator = operator_of(controller, tls)
     reply = operator.dump(
-        checked(job, "job"), checked(row, "row"), rows, windows=windows, switch=switch
+        checked(job, "job"),
+        checked(row, "row"),
+        checked(rows, "rows"),
+        windows=windows,
+        switch=switch,
+        through=through,
     )
     bits = operator.describe(job).spec.fraction_bits
     if as_json:
         print_json(dump_fields(reply, bits))
         return
     open_round = reply.open_round if reply.HasField("open_round") else "none yet"
-    typer.echo(f"epoch {reply.epoch}, lowest open round {open_round}, F = {bits}")
+    typer.echo(
+        f"epoch {reply.epoch}, lowest open round {open_round}, F = {bits}, through "
+        f"{through_name(reply)}"
+    )
     table = Table("row", "lane", "bank", "round", "digits", "value")
     for cell in reply.cells:
         numbers = (cell.row, cell.lane, cell.bank, cell.round, cell.digits_value)
@@ -201,10 +220,16 @@ def dump(
         )
 
 
+def through_name(reply: Any) -> str:
+    """How the cells of a `DumpReply` were read."""
+    return next(name for name, way in THROUGH.items() if way == reply.through)
+
+
 def dump_fields(reply: Any, bits: int) -> dict[str, Any]:
     """Cells and windows for JSON."""
     return {
         "schema": 1,
+        "through": through_name(reply),
         "epoch": reply.epoch,
         "fraction_bits": bits,
         "open_round": reply.open_round if reply.HasField("open_round") else None,

@@ -44,6 +44,7 @@ class SwitchSpec:
         device_id: as its P4Runtime server has it.
         target: `controller.targets`. program: the compiled program that it runs.
         rack: its switches run programs with the same layout; empty for none.
+        control: socket of an embedded switch on this machine, by which it tells its queues.
         tls: to its P4Runtime server; None for none.
     """
 
@@ -55,6 +56,7 @@ class SwitchSpec:
     target: str = "soft"
     program: str = "libra"
     rack: str = ""
+    control: Path | None = None
     tls: ClientTls | None = None
 
     def __post_init__(self) -> None:
@@ -291,6 +293,10 @@ def _switch(table: dict[str, Any], folder: Path) -> SwitchSpec:
             for name, value in tls.items()
         }
         table["tls"] = _made(ClientTls, files, "switch.tls")
+    if "control" in table:
+        if not isinstance(table["control"], str):
+            raise BadInput(f"control {table['control']!r}: it is the path of a socket")
+        table["control"] = folder / table["control"]
     return _made(SwitchSpec, table, "switch")
 
 

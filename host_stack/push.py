@@ -85,6 +85,7 @@ class HotPush:
     def __post_init__(self) -> None:
         self.congestion = Congestion(self.window)
         self._is_full = False
+        self._flight = _Flight(np.zeros(0, HEADER), self.next_seq)
 
     def run(
         self,
@@ -118,6 +119,11 @@ class HotPush:
         self.stats.packets += len(grads)
         self.stats.by_server += int(by_server.sum())
         return by_server
+
+    @property
+    def in_flight(self) -> int:
+        """Packets that were sent and are not acknowledged; may be asked from any thread."""
+        return len(self._flight.open())
 
     @property
     def is_done(self) -> bool:

@@ -23,7 +23,7 @@ class LinkStats:
     `offered` came to the link, `passed` left it (copies included). `duplicated` are second copies,
     `reordered` were held back, `spiked` took the delay of a spike; the others are lost: by chance,
     in the full queue before the line, because too many waited (65,536 on a link, or 64 MiB
-    in the switch), or because the link was cut.
+    in the switch), or because the link was cut. `waiting` are on the link now.
     """
 
     offered: int
@@ -35,6 +35,7 @@ class LinkStats:
     queue_full: int
     overflow: int
     cut: int
+    waiting: int = 0
 
 
 class Links:

@@ -14,6 +14,7 @@ from softswitch.capture import CaptureOptions
 from softswitch.dataplane import DataPlane
 from softswitch.errors import InvalidArgument
 from softswitch.faults import Direction, FaultRule, LinkFaults, expand
+from softswitch.queues import Queue, read_queues
 
 Json = dict[str, object]
 
@@ -75,7 +76,10 @@ class Wiring:
         """Return the counters of ports, drops and links as an object of JSON.
 
         Those of a data plane count from when its pipeline was committed; there are none before.
+        With each port is what waits before its interface, and what found that queue full since
+        the interface has it.
         """
+        queues = read_queues()
         with self._lock:
             dataplane = self._dataplane
             if dataplane is None:
@@ -92,7 +96,14 @@ class Wiring:
             links = dataplane.link_stats()
             return {
                 "pipeline": True,
-                "ports": [{"port": port, **asdict(stats)} for port, stats in ports.items()],
+                "ports": [
+                    {
+                        "port": port,
+                        **asdict(stats),
+                        **_queue(queues.get(stats.ifname, Queue())),
+                    }
+                    for port, stats in ports.items()
+                ],
                 "drops": dataplane.drop_stats(),
                 "parser_errors": dataplane.parser_errors(),
                 "capture": asdict(dataplane.capture_stats()) if self._capture else {},
@@ -106,3 +117,7 @@ class Wiring:
                     for link, stats in links.items()
                 ],
             }
+
+
+def _queue(queue: Queue) -> Json:
+    return {f"queue_{name}": value for name, value in asdict(queue).items()}

@@ -67,7 +67,8 @@ class ControllerProcess:
         while True:
             found = self._events.get(timeout=max(0.0, deadline - time.monotonic()))
             assert found is not None, "the controller has ended"
-            if found["event"] == kind and fields.items() <= found.items():
+            # Other lines of a log have no event.
+            if found.get("event") == kind and fields.items() <= found.items():
                 return found
 
     def go(self) -> None:

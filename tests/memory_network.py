@@ -45,13 +45,15 @@ def checksum(header: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def frame(source: str, destination: str, payload: bytes, ttl: int = 64) -> bytes:
-    """An Ethernet frame with an IPv4 UDP datagram between Libra ports."""
+def frame(
+    source: str, destination: str, payload: bytes, ttl: int = 64, source_port: int = UDP_PORT
+) -> bytes:
+    """An Ethernet frame with an IPv4 UDP datagram to Libra's port."""
     ends = socket.inet_aton(source), socket.inet_aton(destination)
     length = 28 + len(payload)
     header = _IPV4.pack(0x45, 0, length, 0, 0, ttl, 17, 0, *ends)
     header = header[:10] + struct.pack(">H", checksum(header)) + header[12:]
-    udp = _UDP.pack(UDP_PORT, UDP_PORT, 8 + len(payload), 0)
+    udp = _UDP.pack(source_port, UDP_PORT, 8 + len(payload), 0)
     return b"\x02" * 6 + b"\x04" * 6 + b"\x08\x00" + header + udp + payload
 
 
@@ -64,6 +66,12 @@ def datagram(raw: bytes) -> tuple[str, str, bytes]:
     assert struct.unpack(">H", raw[38:40])[0] == total - 20, "UDP length"
     source, destination = socket.inet_ntoa(header[12:16]), socket.inet_ntoa(header[16:20])
     return source, destination, raw[42:]
+
+
+def udp_ports(raw: bytes) -> tuple[int, int]:
+    """(source, destination) port of a frame with a UDP datagram."""
+    source, destination, _, _ = _UDP.unpack_from(raw, 34)
+    return source, destination
 
 
 class Crashed(Exception):

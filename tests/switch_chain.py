@@ -140,13 +140,18 @@ class Chain:
         self, switch: int, port: int, destination: str, payload: bytes, source: str
     ) -> list[Out]:
         """Send a datagram into a port of a switch; return what comes out at hosts."""
+        found = self.carry(switch, port, frame(source, destination, payload))
+        return [Out(leaving, *datagram(raw)) for leaving, raw in found]
+
+    def carry(self, switch: int, port: int, packet: bytes) -> list[tuple[int, bytes]]:
+        """Send a frame into a port of a switch; return what comes out at hosts, with its port."""
         out = []
-        waiting = deque([(switch, port, frame(source, destination, payload))])
+        waiting = deque([(switch, port, packet)])
         while waiting:
             at, entry, raw = waiting.popleft()
             for leaving, sent in self.ports[at].inject(entry, raw):
                 if leaving < MESH:
-                    out.append(Out(leaving, *datagram(sent)))
+                    out.append((leaving, sent))
                 elif not self.lose(sent):
                     waiting.append((leaving - MESH, MESH + at, sent))
         return out
@@ -178,6 +183,14 @@ class Chain:
         mask: int = 0,
     ) -> list[Out]:
         """Ask for rows of all switches as the server does."""
+        record = self.request(row, rows, form, round_, second, mask)
+        last = self.count - 1
+        return self.send(last, SERVER_PORT, self.ip(0), record.tobytes(), SERVER)
+
+    def request(
+        self, row: int, rows: int, form: DrainFormat, round_: int, second: int = 0, mask: int = 0
+    ) -> Records:
+        """The DRAIN of `drain`."""
         record = np.zeros(1, drain_dtype(self.count - 1))
         tag = make_tag(EPOCH, round_)
         fill_header(record["header"], Op.DRAIN, job=JOB, worker=SERVER_RANK, tag=tag)
@@ -185,8 +198,7 @@ class Chain:
         record["header"]["seq"] = second << 16 | mask
         record["hops"] = self.count - 1
         record["path"] = [ipv4(self.ip(switch)) for switch in range(1, self.count)]
-        last = self.count - 1
-        return self.send(last, SERVER_PORT, self.ip(0), record.tobytes(), SERVER)
+        return record
 
     def drained(self, out: Out) -> Records:
         """The DRAINED record in a datagram, padded to its longest form."""

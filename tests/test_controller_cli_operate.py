@@ -4,81 +4,30 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from controller import cli, cli_connection
-from controller.artifacts import Artifact
-from host_stack.codec import Codec, fill_header
+from controller import cli_connection
 from host_stack.job import Job
-from host_stack.layout import make_tag
-from host_stack.placement import heat_based
-from host_stack.wire import Op
 from tests.controller_process import (
     ControllerProcess,
     controller_process,
-    embedded_switch,
     socket_path,
     write_star,
 )
-from tests.job_in_memory import GROUP, SERVER, addresses, ports
-from tests.memory_network import frame
+from tests.job_in_memory import SERVER, addresses
+from tests.operator_commands import JOB, WORKERS, Libra, placement_file, push_one, told
 
+pytest_plugins = ("tests.operator_fixtures",)
 pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.compiler,
     pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on PATH"),
 ]
-Libra = Callable[..., tuple[int, str, str]]
-WORKERS = 2
-JOB = ("--job", "1", "--num-keys", "4000", "--server", SERVER, "-F", "33", "--group", GROUP)
-
-
-@pytest.fixture
-def libra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Libra:
-    """Runs `libra …` in this process."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["libra", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
-def running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[ControllerProcess, Any]]:
-    """A controller and its switch; commands find it by a variable."""
-    with embedded_switch() as switch, socket_path() as socket:
-        write_star(tmp_path, switch.address, WORKERS)
-        with controller_process(tmp_path, socket) as process:
-            process.event("switch-ready")
-            monkeypatch.setenv("LIBRA_CONTROLLER", f"unix:{socket}")
-            yield process, switch
-
-
-def placement_file(folder: Path, hot: int) -> str:
-    """A placement of so many keys."""
-    path = folder / f"placement-{hot}.npz"
-    heat_based(np.arange(hot, dtype=np.uint64), Artifact.load().layout).save(path)
-    return str(path)
-
-
-def told(libra: Libra, *arguments: str) -> dict:
-    """What a command tells programs."""
-    code, out, err = libra(*arguments, "--json")
-    assert (code, err) == (0, "")
-    return json.loads(out)
 
 
 def test_the_work_of_an_operator(
@@ -101,9 +50,9 @@ def test_the_work_of_an_operator(
     job = Job.load(tmp_path / "job.json")
     assert (job.epoch, job.workers) == (1, tuple(addresses(WORKERS)))
 
-    _push_one(job, switch.dataplane, seq=7)
-    _push_one(replace(job, job=9), switch.dataplane, seq=1)
-    _push_one(replace(job, workers=job.workers[1:]), switch.dataplane, seq=1)  # not its rank
+    push_one(job, switch.dataplane, seq=7)
+    push_one(replace(job, job=9), switch.dataplane, seq=1)
+    push_one(replace(job, workers=job.workers[1:]), switch.dataplane, seq=1)  # not its rank
     stats = told(libra, "stats")
     counts = {(each["job"], each["reason"]): each["packets"] for each in stats["counts"]}
     assert counts == {(1, "aggregated"): 1, (1, "foreign"): 1, (0, "no_job"): 1}
@@ -124,6 +73,7 @@ def test_the_work_of_an_operator(
     assert dumped["cells"] == [
         {"row": 1, "lane": 0, "bank": 0, "round": 0, "digits": -(3 << 32), "value": -1.5}
     ]
+    assert dumped["through"] == "registers"
     assert dumped["windows"] == [
         {"rank": 0, "newest": 7, "places": 1},
         {"rank": 1, "newest": 0, "places": 0},
@@ -150,20 +100,6 @@ def test_the_work_of_an_operator(
     assert kinds[-1] == "job-deleted"
     assert {"switch-ready", "job-created", "epoch", "placement"} <= set(kinds)
     assert "epoch 2: placement 2" in libra("events", "--job", "1")[1]
-
-
-def _push_one(job: Job, dataplane: Any, seq: int) -> None:
-    """A GRAD of worker 0 with -1.5 in lane 0 of row 1."""
-    codec = Codec(job.layout)
-    records = np.zeros(1, codec.grad)
-    fill_header(records["header"], Op.GRAD, job=job.job, worker=0, tag=make_tag(job.epoch, 0))
-    records["header"]["seq"] = seq
-    records["used"] = codec.bitmap(np.arange(job.layout.lanes)[np.newaxis] == 0)
-    records["lane"]["row"][:, 0] = 1
-    records["lane"]["grad"][:, 0] = -1.5
-    dataplane.inject(
-        ports(WORKERS)[job.workers[0]], frame(job.workers[0], SERVER, records.tobytes())
-    )
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ address = "127.0.0.1:9559"
 ip = "10.0.1.254"
 mac = "02:00:0a:00:01:fe"
 rack = "r1"
+control = "run/leaf1"
 
 [[switch]]
 name = "leaf2"
@@ -72,6 +73,7 @@ def test_a_file_is_read_and_written(path: Path, tmp_path: Path) -> None:
     assert tls is not None
     assert (tls.ca, tls.name) == (tmp_path / "ca.pem", "leaf2.example")
     assert inventory.host_at("10.0.2.1").name == "w0"
+    assert inventory.switch("leaf1").control == tmp_path / "run/leaf1"
     path.write_text(inventory.text())
     assert Inventory.load(path) == inventory
 
@@ -131,6 +133,7 @@ def test_both_directions_take_one_path(leaves: int, spines: int) -> None:
         ("device_id = 2", "device_id = -1", "device_id -1"),
         ("device_id = 2", 'target = "hard"', "known are soft, bmv2"),
         ("device_id = 2", "colour = 2", "its fields are name, address"),
+        ("device_id = 2", "control = 2", "control 2: it is the path of a socket"),
         ('address = "127.0.0.1:9560"', 'address = "127.0.0.1"', "HOST:PORT"),
         (
             'address = "127.0.0.1:9560"',

@@ -23,6 +23,8 @@ from controller.jobapi.operator import Operator, spec_of
 from host_stack.errors import BadInput
 from host_stack.placement import heat_based
 from host_stack.standing import Standing
+from softswitch.control import ControlServer
+from softswitch.wiring import Wiring
 from tests.controller_process import (
     WAIT_S,
     controller_process,
@@ -65,6 +67,38 @@ def test_jobs_and_rooms(tmp_path: Path) -> None:
     assert values["libra_job_escaped_gradients"] == {("7",): 20}
     assert values["libra_refused_calls"] == {(): 3}
     assert values["libra_packets"] == {}
+
+
+class TellingWiring(Wiring):
+    """Around the ports of no data plane."""
+
+    def stats(self) -> dict[str, object]:
+        """What a switch with one port, and a link with faults, would tell."""
+        counts = {"queue_packets": 7, "queue_bytes": 700, "queue_drops": 2}
+        link = {"direction": "tx", "queue_full": 3, "overflow": 1, "waiting": 5}
+        return {"ports": [{"port": 2, **counts}], "links": [{"port": 4, **link}]}
+
+
+def test_queues_of_an_embedded_switch(tmp_path: Path) -> None:
+    """Of a switch whose control socket the inventory names; none of one that does not answer."""
+    store = Store(tmp_path / "state.sqlite")
+    control = tmp_path / "control"
+
+    async def use() -> dict[str, dict[tuple[str, ...], float]]:
+        controller = Controller(star("127.0.0.1:9", HOSTS, control=control), store)
+        return (await take(controller, Access())).values
+
+    with ControlServer(control, TellingWiring([2, 4])):
+        values = asyncio.run(use())
+    assert values["libra_switch_queue_packets"] == {
+        ("s1", "2", "interface"): 7,
+        ("s1", "4", "tx"): 5,
+    }
+    assert values["libra_switch_queue_drops"] == {("s1", "2", "interface"): 2, ("s1", "4", "tx"): 4}
+    assert asyncio.run(use())["libra_switch_queue_packets"] == {}
+    with ControlServer(control, Wiring([2])):  # no pipeline yet
+        assert asyncio.run(use())["libra_switch_queue_packets"] == {}
+    store.close()
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:

@@ -65,6 +65,16 @@ def test_no_faults_have_no_effect(switch: DataPlane) -> None:
     assert switch.link_stats()[1, RX].offered == 0
 
 
+def test_what_waits_is_told(switch: DataPlane) -> None:
+    """Packets that a link delays are on it until they leave."""
+    switch.set_link_faults(1, TX, LinkFaults(delay_s=0.01))
+    for number in range(3):
+        assert switch.inject(0, frame(number)) == []
+    assert switch.link_stats()[1, TX].waiting == 3
+    assert len(switch.advance(SECOND_NS)) == 3
+    assert switch.link_stats()[1, TX].waiting == 0
+
+
 @pytest.mark.parametrize("direction", list(Direction))
 def test_the_fate_of_packet_k_is_a_function_of_seed_and_k(
     switch: DataPlane, direction: Direction

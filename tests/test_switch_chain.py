@@ -18,10 +18,10 @@ from host_stack.fixedpoint import (
     to_fixed,
     to_float32,
 )
-from host_stack.layout import SERVER_RANK, make_tag
+from host_stack.layout import SERVER_RANK, UDP_PORT, make_tag
 from host_stack.packets import Libra, partial_layer
 from host_stack.wire import MAX_HOPS, DrainFormat, Op
-from tests.memory_network import datagram
+from tests.memory_network import datagram, frame, udp_ports
 from tests.switch_chain import MESH, SERVER_PORT, Chain, chain_of
 from tests.switch_fixtures import TARGETS
 from tests.switch_under_test import EPOCH, JOB, SERVER, F
@@ -252,6 +252,14 @@ def test_packets_between_switches_are_as_documented(chain: Chain) -> None:
         assert (body.cells[0].d1, body.cells[0].d0) == (d1[0], d0[0])
         assert body.cells[9].d1 == int(d1[1]) % (1 << 32)
         assert (body.cells[1].d1, body.cells[1].d0) == (0, 0)
+
+
+def test_answers_go_to_the_port_that_asked(chain: Chain) -> None:
+    """Also of a row that passes several switches."""
+    record = chain.request(ROW, 2, DrainFormat.DIGITS, make_round())
+    asked = frame(SERVER, chain.ip(0), record.tobytes(), source_port=40000)
+    outs = chain.carry(chain.count - 1, SERVER_PORT, asked)
+    assert [udp_ports(raw) for _, raw in outs] == [(UDP_PORT, 40000)] * 2
 
 
 def partial(chain: Chain, epoch: int = EPOCH, used: int = 1, **fields: object) -> bytes:

@@ -11,9 +11,9 @@ from controller.provision import connected
 from controller.targets import find_target
 from host_stack.codec import DRAIN, HEADER, PROBE, fill_header
 from host_stack.fixedpoint import join_digits, split_digits, to_fixed, to_float32
-from host_stack.layout import SERVER_RANK
+from host_stack.layout import SERVER_RANK, UDP_PORT
 from host_stack.wire import DrainFormat, Flag, Op
-from tests.memory_network import checksum, frame
+from tests.memory_network import checksum, frame, udp_ports
 from tests.switch_under_test import (
     GROUP,
     SERVER,
@@ -355,6 +355,16 @@ def test_only_the_server_drains(switch: SwitchUnderTest) -> None:
     drain["header"]["tag"] = 2 << 20
     assert switch.send(SERVER_PORT, SWITCH, drain.tobytes()) == []
     assert switch.reasons()["drain_refused"] == 2
+
+
+def test_answers_go_to_the_port_that_asked(switch: SwitchUnderTest) -> None:
+    """So a second process of the server's host may drain, and neither takes the other's answers."""
+    drain = np.zeros(1, DRAIN)
+    fill_header(drain["header"], Op.DRAIN, job=1, worker=SERVER_RANK, tag=1 << 20)
+    drain["rows"] = 2
+    asked = frame(SERVER, SWITCH, drain.tobytes(), source_port=40000)
+    outs = switch.ports.inject(SERVER_PORT, asked)
+    assert [udp_ports(raw) for _, raw in outs] == [(UDP_PORT, 40000)] * 2
 
 
 def test_probe_tells_the_layout(switch: SwitchUnderTest) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.client import JobIncarnations
+from controller.jobapi.row_answers import RowAnswers
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.commit import Aggregate, Commit
 from host_stack.connect import open_transport, server_node
@@ -24,6 +25,7 @@ from host_stack.incarnation import Incarnation, Incarnations, OwnIncarnations
 from host_stack.job import Job
 from host_stack.kv.scheduler import MAX_LIFETIME_S
 from host_stack.placement import Placement
+from host_stack.row_reader import RowReader
 from host_stack.server import Server
 from workloads.optimizers import Optimizer, make_optimizer
 from workloads.train_server import CONTROLLER_S, model_sha256
@@ -73,6 +75,16 @@ def incarnations_of(job: Job, controller: ControllerAddress | None) -> Iterator[
         client.close()
 
 
+@contextmanager
+def answering(job: Job, controller: ControllerAddress | None, server: Server) -> Iterator[None]:
+    """Read rows when the job's controller asks, if it has one."""
+    if controller is None:
+        yield
+        return
+    with closing(RowAnswers(controller, job, lambda: server.round, RowReader(job))):
+        yield
+
+
 def first_incarnation(
     job: Job, incarnations: Incarnations, placement: Path | None, round_: int
 ) -> Incarnation:
@@ -113,9 +125,10 @@ def serve(given: argparse.Namespace) -> None:
         )
         emit("ready", round=round_, epoch=first.epoch)
         node.start()
-        server.run()
-        # Workers that make no steps may still push.
-        node.finalize(MAX_LIFETIME_S)
+        with answering(job, controller, server):
+            server.run()
+            # Workers that make no steps may still push.
+            node.finalize(MAX_LIFETIME_S)
         sha256 = model_sha256(server.parameters)
         emit("done", model_sha256=sha256, counters=server.statistics())
         transport.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.client import JobIncarnations
+from controller.jobapi.row_answers import RowAnswers
 from host_stack.audit.log import CommitLog
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.commit import Aggregate, Commit
@@ -21,6 +23,7 @@ from host_stack.job import Job
 from host_stack.layout import SERVER_RANK, make_tag
 from host_stack.probe import probe
 from host_stack.progress import BSP, Consistency
+from host_stack.row_reader import RowReader
 from host_stack.server import Server
 from workloads.holds import Holds
 from workloads.optimizers import Optimizer, make_optimizer
@@ -130,7 +133,8 @@ def serve(
     emit("ready", switch=switch, round=round_, epoch=first.epoch)
     # Otherwise the workers say when they have ended.
     counts_rounds = consistency == BSP and training.framework == "numpy"
-    server.run(training.rounds if counts_rounds else None)
+    with closing(RowAnswers(controller, job, lambda: server.round, RowReader(job))):
+        server.run(training.rounds if counts_rounds else None)
     incarnations.settle()
     emit("done", model_sha256=model_sha256(parameters), counters=server.statistics())
     node.finalize()

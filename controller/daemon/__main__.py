@@ -1,6 +1,6 @@
 """Run a controller for a program: `python -m controller.daemon INVENTORY STATE`.
 
-Writes its events as lines of JSON to standard output.
+Writes its events as lines of JSON to standard output, and its log to standard error.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from controller.daemon.event_log import log_event
 from controller.daemon.run import Options, run
 from controller.daemon.serving import Endpoint
+from host_stack import logs
 from host_stack.errors import LibraError
 
 
 def report(event: str, **fields: Any) -> None:
-    """Write one event as a line of JSON on stdout."""
+    """Write one event as a line of JSON on stdout, for who has started this process; and log it."""
+    log_event(event, **fields)
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
 
@@ -39,7 +42,9 @@ def main() -> int:
     parser.add_argument("--detour", action="store_true", help="ask for other routes, see docs")
     parser.add_argument("--attempts", type=int, default=0)
     parser.add_argument("--metrics-port", type=int, help="of the loopback")
+    logs.add_options(parser)
     given = parser.parse_args()
+    logs.start(given.log_format, "controller", level=given.log_level)
     try:
         options = Options(
             given.inventory,
@@ -50,7 +55,7 @@ def main() -> int:
         )
         asyncio.run(run(options, report, turn_by_runner if given.detour else None))
     except LibraError as error:
-        sys.stderr.write(f"error: {error}\n")
+        logs.tell_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -48,7 +48,10 @@ _READ = {
     "/libra.control.v1.ControlService/WatchEvents",
     "/libra.job.v1.JobService/Status",
 }
-_JOB = {f"/libra.job.v1.JobService/{name}" for name in ("Watch", "Renew", "Suspect", "Report")}
+_JOB = {
+    f"/libra.job.v1.JobService/{name}"
+    for name in ("Watch", "Renew", "Suspect", "Report", "FollowReads", "TellRows")
+}
 _OPEN = ("/grpc.health.v1.Health/", "/grpc.reflection.")
 
 

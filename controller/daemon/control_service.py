@@ -12,7 +12,7 @@ import finsy as fy
 from controller.counters import read_all_reasons, read_foreign, read_members
 from controller.daemon.codes import MAX_CALL_S, Context, answered, once
 from controller.daemon.controller import Controller
-from controller.daemon.dump import Dump
+from controller.daemon.dump import RegisterDump, dump_drained, rows_asked, way_of
 from controller.daemon.messages import (
     event_message,
     job_message,
@@ -146,20 +146,23 @@ class ControlService(control_pb2_grpc.ControlServiceServicer):  # type: ignore[m
                 yield event_message(event)
 
     async def _dump(self, request: control_pb2.DumpRequest) -> control_pb2.DumpReply:
-        job = self._controller.job(request.job)
+        own, job = self._controller, self._controller.job(request.job)
         name = request.switch or job.record.switch
         if name not in job.needed:
             raise BadInput(f"{name}: job {request.job} is on {', '.join(sorted(job.needed))}")
-        switch = self._controller.switches[name]
-        if not find_target(switch.spec.target).capabilities.reads_registers:
-            raise NotNow(f"{switch.spec.target} does not let P4Runtime read registers")
+        switch = own.switches[name]
+        through = way_of(request, find_target(switch.spec.target).capabilities.reads_registers)
         if not job.is_on_switch or job.current is None or switch.connection is None:
             raise NotNow(f"job {request.job} is not on {switch.spec.name} now: {switch.reason}")
-        layout = self._controller.layout_of(switch.spec.name)
-        ranks, seat = range(len(job.record.workers)), job.record.seat_on(name)
-        dump = Dump(switch.connection, layout, seat, ranks, job.current.epoch)
+        seat = job.record.seat_on(name)
+        rows = rows_asked(request, seat.block)
+        if through == control_pb2.THROUGH_DRAINS:
+            return await dump_drained(own.reads, request.job, job.current, rows)
+        ranks = range(len(job.record.workers))
+        layout = own.layout_of(switch.spec.name)
+        dump = RegisterDump(switch.connection, layout, seat, ranks, job.current.epoch)
         try:
-            return await dump.read(request.row, request.rows or 1, windows=request.windows)
+            return await dump.read(rows, windows=request.windows)
         except fy.P4ClientError as error:
             raise ProvisionFailed(f"{switch.spec.name} cannot be read: {error}") from error
 

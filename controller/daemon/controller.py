@@ -14,6 +14,7 @@ from typing import Any
 
 from controller.daemon.job_keeper import JobKeeper, check_fits
 from controller.daemon.job_record import JobRecord, Placed, Placing, Seat, Taken
+from controller.daemon.row_reads import RowReads
 from controller.daemon.rows import RowAllocator
 from controller.daemon.store import Store, StoredEvent
 from controller.daemon.switch_keeper import SwitchKeeper, Turn
@@ -51,7 +52,14 @@ class Ask:
 
 
 class Controller:
-    """Owns what an inventory names."""
+    """Owns what an inventory names.
+
+    Attributes:
+        inventory, store: as given.
+        jobs: by number.
+        switches: by name.
+        reads: what the servers of jobs are asked to read.
+    """
 
     def __init__(
         self,
@@ -70,6 +78,7 @@ class Controller:
         self.inventory = inventory
         self.store = store
         self.jobs: dict[int, JobKeeper] = {}
+        self.reads = RowReads()
         self._programs = {
             switch.name: find_target(switch.target).load(switch.program)
             for switch in inventory.switches
@@ -196,6 +205,8 @@ class Controller:
 
     def _tell(self, kind: str, text: str, job: int = 0, switch: str = "", **fields: Any) -> None:
         self.store.add_event(kind, job, switch, text)
+        if (keeper := self.jobs.get(job)) is not None:
+            fields |= keeper.where
         self._report(kind, job=job, switch=switch, text=text, **fields)
         self._news.set()
         self._news = asyncio.Event()

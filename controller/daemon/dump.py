@@ -1,6 +1,8 @@
-"""Cells, sequence windows and the open round of a job, read out of its switch over P4Runtime.
+"""Cells, sequence windows and the open round of a job: what its switches hold, for diagnosis.
 
-Reading changes nothing. It is for diagnosis: a cell may change between two reads.
+They are read out of the registers of a switch over P4Runtime; or through drains, which its switches
+answer to the job's server alone, so that this is asked to read them. Reading changes nothing, and a
+cell may change between two reads.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from collections.abc import Iterable, Iterator
 import finsy as fy
 
 from controller.daemon.job_record import Seat
-from controller.jobapi import control_pb2
+from controller.daemon.row_reads import RowReads
+from controller.jobapi import control_pb2, job_pb2
+from controller.placing.blocks import Block
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import DIGIT_BITS
+from host_stack.incarnation import Incarnation
 from host_stack.layout import MAX_WORKERS, Layout, split_tag
 
 MAX_DUMP_ROWS = 64
@@ -25,8 +30,70 @@ _OPEN = "LibraIngress.open.open"
 _SEEN = "LibraIngress.window.seen"
 
 
-class Dump:
-    """Reads what the switch holds of one job in one epoch."""
+def rows_asked(request: control_pb2.DumpRequest, block: Block) -> range:
+    """The rows of a request, counted from the job's first; `BadInput` if it does not have them."""
+    row, rows = request.row, request.rows or 1
+    if rows > MAX_DUMP_ROWS or row + rows > block.rows:
+        raise BadInput(
+            f"rows {row} to {row + rows - 1}: the job has {block.rows}, and at most "
+            f"{MAX_DUMP_ROWS} are read at once"
+        )
+    return range(row, row + rows)
+
+
+def way_of(request: control_pb2.DumpRequest, has_registers: bool) -> control_pb2.Through:
+    """How the cells of a job are read; `BadInput` if not all that is asked for can be had so."""
+    through = request.through
+    if through == control_pb2.THROUGH_UNSPECIFIED:
+        by_registers = has_registers or request.windows or request.switch
+        through = control_pb2.THROUGH_REGISTERS if by_registers else control_pb2.THROUGH_DRAINS
+    if through == control_pb2.THROUGH_REGISTERS and not has_registers:
+        raise BadInput(
+            "P4Runtime reads no registers of this target: its cells are read through drains, "
+            "without sequence windows, and all switches of the job together"
+        )
+    if through == control_pb2.THROUGH_DRAINS and (request.windows or request.switch):
+        raise BadInput(
+            "a drain reads cells, and visits all switches of the job: sequence windows, and the "
+            "cells of one switch, are read through registers"
+        )
+    return through
+
+
+async def dump_drained(
+    reads: RowReads, job: int, current: Incarnation, rows: range
+) -> control_pb2.DumpReply:
+    """Rows of a job, summed over all of its switches, as its server is answered them.
+
+    They are of the rounds that may have cells: the last one that is committed, and the two that
+    are open. `NotNow` if the server does not listen, or is not answered.
+    """
+    found = await reads.ask(
+        job_pb2.ReadRows(
+            job=job,
+            epoch=current.epoch,
+            chain=current.chain,
+            row=rows.start,
+            rows=len(rows),
+        )
+    )
+    reply = control_pb2.DumpReply(
+        epoch=current.epoch, open_round=found.open_round, through=control_pb2.THROUGH_DRAINS
+    )
+    for cell in found.cells:
+        reply.cells.add(
+            row=cell.row,
+            lane=cell.lane,
+            bank=cell.round % 2,
+            epoch=current.epoch,
+            round=cell.round,
+            digits_value=cell.digits_value,
+        )
+    return reply
+
+
+class RegisterDump:
+    """Reads what the registers of one switch hold of one job in one epoch."""
 
     def __init__(
         self, switch: fy.Switch, layout: Layout, seat: Seat, ranks: range, epoch: int
@@ -37,16 +104,10 @@ class Dump:
         self._ranks = ranks
         self._epoch = epoch
 
-    async def read(self, row: int, rows: int, *, windows: bool) -> control_pb2.DumpReply:
-        """Rows of the job, counted from its first; `BadInput` if it does not have them."""
-        block = self._seat.block
-        if not (0 < rows <= MAX_DUMP_ROWS and row + rows <= block.rows):
-            raise BadInput(
-                f"rows {row} to {row + rows - 1}: the job has {block.rows}, and at most "
-                f"{MAX_DUMP_ROWS} are read at once"
-            )
-        reply = control_pb2.DumpReply(epoch=self._epoch)
-        await self._cells(reply, range(row, row + rows))
+    async def read(self, rows: range, *, windows: bool) -> control_pb2.DumpReply:
+        """Rows of the job, counted from its first, which it has."""
+        reply = control_pb2.DumpReply(epoch=self._epoch, through=control_pb2.THROUGH_REGISTERS)
+        await self._cells(reply, rows)
         if windows:
             for rank in self._ranks:
                 await self._window(reply, rank)

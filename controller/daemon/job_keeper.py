@@ -101,6 +101,11 @@ class JobKeeper:
         return self._current
 
     @property
+    def where(self) -> dict[str, int]:
+        """Its newest epoch (0 before the first) and its round, for a log."""
+        return {"epoch": 0 if self._taken is None else self._taken.epoch, "round": self.round}
+
+    @property
     def placement(self) -> Placement:
         """The newest one."""
         return self._placement if self._placing is None else self._placing.placement

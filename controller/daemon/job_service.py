@@ -85,6 +85,24 @@ class JobService(job_pb2_grpc.JobServiceServicer):  # type: ignore[misc]
             reply.reported_s_ago = time.monotonic() - reported_at
         return reply
 
+    async def FollowReads(
+        self, request: job_pb2.FollowReadsRequest, context: Context
+    ) -> AsyncIterator[job_pb2.ReadRows]:
+        """Send what the server is asked to read."""
+        try:
+            self._job(request)
+            async for question in self._controller.reads.follow(request.job):
+                yield question
+        except LibraError as error:
+            await refuse(context, error)
+
+    async def TellRows(
+        self, request: job_pb2.TellRowsRequest, context: Context
+    ) -> job_pb2.TellRowsReply:
+        """Hand on what the server has read."""
+        await answered(context, lambda: self._controller.reads.tell(request))
+        return job_pb2.TellRowsReply()
+
     def _job(self, request: Any) -> JobKeeper:
         return self._controller.job(request.job)
 

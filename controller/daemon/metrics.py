@@ -20,6 +20,7 @@ from controller.counters import read_all_reasons
 from controller.daemon.access import Access
 from controller.daemon.controller import Controller
 from controller.daemon.job_keeper import JobKeeper
+from controller.daemon.queues import read_port_queues
 from host_stack.errors import BadInput
 
 PERIOD_S = 2.0
@@ -40,6 +41,10 @@ _GAUGES = {
     "libra_switch_ready": ("The switch is connected and holds what it should.", ["switch"]),
     "libra_switch_free_rows": ("Rows that no job has.", ["switch"]),
     "libra_switch_fragmentation": ("1 - largest free block / free rows.", ["switch"]),
+    "libra_switch_queue_packets": (
+        "Packets that wait at a port: before its interface, or on a link with faults.",
+        ["switch", "port", "queue"],
+    ),
     "libra_job_round": ("Lowest round that is not committed.", ["job"]),
     "libra_job_epoch": ("Newest installed epoch.", ["job"]),
     "libra_job_fraction_bits": ("Scale F.", ["job"]),
@@ -49,6 +54,10 @@ _GAUGES = {
 }
 _COUNTERS = {
     "libra_packets": ("Packets by reason; job 0 is none.", ["switch", "job", "reason"]),
+    "libra_switch_queue_drops": (
+        "Packets that found a queue full.",
+        ["switch", "port", "queue"],
+    ),
     "libra_entities_written": ("Updates sent to the switch.", ["switch"]),
     "libra_job_gradients": ("Gradients that were committed.", ["job"]),
     "libra_job_escaped_gradients": ("Those that did not fit in fixed point.", ["job"]),
@@ -96,6 +105,11 @@ async def take(controller: Controller, access: Access) -> Snapshot:
             if slot == 0 or slot in owners:
                 owner = str(owners.get(slot, 0))
                 values["libra_packets"][name, owner, reason] = packets
+        if (control := switch.spec.control) is not None:
+            for queue in await asyncio.to_thread(read_port_queues, control):
+                labels = (name, str(queue.port), queue.queue)
+                values["libra_switch_queue_packets"][labels] = queue.packets
+                values["libra_switch_queue_drops"][labels] = queue.drops
     for job in controller.jobs.values():
         _add_job(values, job)
     return Snapshot(values)

@@ -15,8 +15,8 @@ import grpc
 
 from controller.jobapi import job_pb2, job_pb2_grpc
 from controller.jobapi.channel import CALL_S, ControllerAddress, NoController
+from controller.jobapi.follower import Follower
 from controller.jobapi.standing import to_message
-from host_stack.errors import BadInput
 from host_stack.incarnation import Incarnation, is_newer
 from host_stack.placement import Placement
 from host_stack.standing import Standing
@@ -24,7 +24,6 @@ from host_stack.wake import Wake
 
 LOGGER = logging.getLogger(__name__)
 
-RECONNECT_S = 0.2
 REMIND_S = 10.0
 """How often a log says that the controller is being waited for."""
 
@@ -51,9 +50,12 @@ class JobIncarnations:
         self._reminded_at = 0.0
         self._calls: dict[str, grpc.Future[Any]] = {}
         self._report: grpc.Future[Any] | None = None
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="job-watch", daemon=True)
-        self._thread.start()
+        self._follower = Follower(
+            "job-watch",
+            lambda: self._stub.Watch(job_pb2.WatchRequest(job=job)),
+            self._take,
+            self._failed,
+        )
 
     # -- host_stack.incarnation.Incarnations --------------------------------------------------
 
@@ -111,9 +113,7 @@ class JobIncarnations:
 
     def close(self) -> None:
         """Stop following."""
-        self._closed.set()
-        self._channel.close()
-        self._thread.join()
+        self._follower.close(self._channel)
         self._wake.close()
 
     def _await(
@@ -136,19 +136,8 @@ class JobIncarnations:
 
     # -- the stream ---------------------------------------------------------------------------
 
-    def _follow(self) -> None:
-        while not self._closed.is_set():
-            try:
-                for message in self._stub.Watch(job_pb2.WatchRequest(job=self._job)):
-                    self._failure = None
-                    self._take(message)
-            except grpc.RpcError as error:
-                self._failed(error)
-            except BadInput as error:
-                LOGGER.error("the controller sent %s", error)
-            self._closed.wait(RECONNECT_S)
-
     def _take(self, message: job_pb2.Incarnation) -> None:
+        self._failure = None
         known = self._newest
         if known is not None and known.version == message.version:
             placement = known.placement
@@ -196,13 +185,11 @@ class JobIncarnations:
 
     def _answered(self, call: Any, reason: str) -> None:
         error = None if call.cancelled() else call.exception()
-        if isinstance(error, grpc.RpcError):
+        if isinstance(error, grpc.RpcError) and not self._follower.is_closed:
             self._failed(error, f"; a new epoch waits for it ({reason})")
 
     def _failed(self, error: grpc.RpcError, waits: str = "") -> None:
         """Remember why the controller was not reached, and say so now and then."""
-        if self._closed.is_set():
-            return
         self._failure = f"{error.code().name}: {error.details()}"
         now = time.monotonic()
         if now - self._reminded_at > REMIND_S:

@@ -21,6 +21,12 @@ class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_STATE_PENDING: _ClassVar[JobState]
     JOB_STATE_READY: _ClassVar[JobState]
     JOB_STATE_DOWN: _ClassVar[JobState]
+
+class Through(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    THROUGH_UNSPECIFIED: _ClassVar[Through]
+    THROUGH_REGISTERS: _ClassVar[Through]
+    THROUGH_DRAINS: _ClassVar[Through]
 PLACED_UNSPECIFIED: Placed
 PLACED_JOB: Placed
 PLACED_GROUP: Placed
@@ -30,6 +36,9 @@ JOB_STATE_DECLARED: JobState
 JOB_STATE_PENDING: JobState
 JOB_STATE_READY: JobState
 JOB_STATE_DOWN: JobState
+THROUGH_UNSPECIFIED: Through
+THROUGH_REGISTERS: Through
+THROUGH_DRAINS: Through
 
 class JobSpec(_message.Message):
     __slots__ = ("job", "fraction_bits", "num_keys", "workers", "server", "switch", "group", "scheduler", "placed", "rows", "transport", "timeouts_s", "key_file")
@@ -281,18 +290,20 @@ class ReadStatsReply(_message.Message):
     def __init__(self, counts: _Optional[_Iterable[_Union[Count, _Mapping]]] = ..., missing: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[_Union[MemberCount, _Mapping]]] = ..., foreign: _Optional[_Iterable[_Union[PortCount, _Mapping]]] = ...) -> None: ...
 
 class DumpRequest(_message.Message):
-    __slots__ = ("job", "row", "rows", "windows", "switch")
+    __slots__ = ("job", "row", "rows", "windows", "switch", "through")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ROW_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
     SWITCH_FIELD_NUMBER: _ClassVar[int]
+    THROUGH_FIELD_NUMBER: _ClassVar[int]
     job: int
     row: int
     rows: int
     windows: bool
     switch: str
-    def __init__(self, job: _Optional[int] = ..., row: _Optional[int] = ..., rows: _Optional[int] = ..., windows: bool = ..., switch: _Optional[str] = ...) -> None: ...
+    through: Through
+    def __init__(self, job: _Optional[int] = ..., row: _Optional[int] = ..., rows: _Optional[int] = ..., windows: bool = ..., switch: _Optional[str] = ..., through: _Optional[_Union[Through, str]] = ...) -> None: ...
 
 class Cell(_message.Message):
     __slots__ = ("row", "lane", "bank", "epoch", "round", "digits_value")
@@ -323,16 +334,18 @@ class Window(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., newest: _Optional[int] = ..., places: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class DumpReply(_message.Message):
-    __slots__ = ("cells", "windows", "open_round", "epoch")
+    __slots__ = ("cells", "windows", "open_round", "epoch", "through")
     CELLS_FIELD_NUMBER: _ClassVar[int]
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
     OPEN_ROUND_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    THROUGH_FIELD_NUMBER: _ClassVar[int]
     cells: _containers.RepeatedCompositeFieldContainer[Cell]
     windows: _containers.RepeatedCompositeFieldContainer[Window]
     open_round: int
     epoch: int
-    def __init__(self, cells: _Optional[_Iterable[_Union[Cell, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[Window, _Mapping]]] = ..., open_round: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    through: Through
+    def __init__(self, cells: _Optional[_Iterable[_Union[Cell, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[Window, _Mapping]]] = ..., open_round: _Optional[int] = ..., epoch: _Optional[int] = ..., through: _Optional[_Union[Through, str]] = ...) -> None: ...
 
 class WatchEventsRequest(_message.Message):
     __slots__ = ("after", "job", "stop_at_end")

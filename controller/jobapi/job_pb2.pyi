@@ -154,6 +154,58 @@ class StatusReply(_message.Message):
     reported_s_ago: float
     def __init__(self, epoch: _Optional[int] = ..., round: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., version: _Optional[int] = ..., hot_keys: _Optional[int] = ..., switch_state: _Optional[_Union[SwitchState, str]] = ..., reasons: _Optional[_Mapping[str, int]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., reported_s_ago: _Optional[float] = ...) -> None: ...
 
+class FollowReadsRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    def __init__(self, job: _Optional[int] = ...) -> None: ...
+
+class ReadRows(_message.Message):
+    __slots__ = ("job", "number", "epoch", "chain", "row", "rows")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    number: int
+    epoch: int
+    chain: _containers.RepeatedScalarFieldContainer[str]
+    row: int
+    rows: int
+    def __init__(self, job: _Optional[int] = ..., number: _Optional[int] = ..., epoch: _Optional[int] = ..., chain: _Optional[_Iterable[str]] = ..., row: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class RoundCell(_message.Message):
+    __slots__ = ("round", "row", "lane", "digits_value")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    DIGITS_VALUE_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    row: int
+    lane: int
+    digits_value: int
+    def __init__(self, round: _Optional[int] = ..., row: _Optional[int] = ..., lane: _Optional[int] = ..., digits_value: _Optional[int] = ...) -> None: ...
+
+class TellRowsRequest(_message.Message):
+    __slots__ = ("job", "number", "open_round", "cells", "failure")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OPEN_ROUND_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    number: int
+    open_round: int
+    cells: _containers.RepeatedCompositeFieldContainer[RoundCell]
+    failure: str
+    def __init__(self, job: _Optional[int] = ..., number: _Optional[int] = ..., open_round: _Optional[int] = ..., cells: _Optional[_Iterable[_Union[RoundCell, _Mapping]]] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class TellRowsReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class Change(_message.Message):
     __slots__ = ("epoch", "reason")
     EPOCH_FIELD_NUMBER: _ClassVar[int]

@@ -60,6 +60,16 @@ class JobServiceStub(object):
                 request_serializer=controller_dot_jobapi_dot_job__pb2.StatusRequest.SerializeToString,
                 response_deserializer=controller_dot_jobapi_dot_job__pb2.StatusReply.FromString,
                 _registered_method=True)
+        self.FollowReads = channel.unary_stream(
+                '/libra.job.v1.JobService/FollowReads',
+                request_serializer=controller_dot_jobapi_dot_job__pb2.FollowReadsRequest.SerializeToString,
+                response_deserializer=controller_dot_jobapi_dot_job__pb2.ReadRows.FromString,
+                _registered_method=True)
+        self.TellRows = channel.unary_unary(
+                '/libra.job.v1.JobService/TellRows',
+                request_serializer=controller_dot_jobapi_dot_job__pb2.TellRowsRequest.SerializeToString,
+                response_deserializer=controller_dot_jobapi_dot_job__pb2.TellRowsReply.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer(object):
@@ -101,6 +111,20 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FollowReads(self, request, context):
+        """Rows that the server is asked to read by drains, for diagnosis: a switch answers drains to it
+        alone. TellRows answers each.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TellRows(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +152,16 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.Status,
                     request_deserializer=controller_dot_jobapi_dot_job__pb2.StatusRequest.FromString,
                     response_serializer=controller_dot_jobapi_dot_job__pb2.StatusReply.SerializeToString,
+            ),
+            'FollowReads': grpc.unary_stream_rpc_method_handler(
+                    servicer.FollowReads,
+                    request_deserializer=controller_dot_jobapi_dot_job__pb2.FollowReadsRequest.FromString,
+                    response_serializer=controller_dot_jobapi_dot_job__pb2.ReadRows.SerializeToString,
+            ),
+            'TellRows': grpc.unary_unary_rpc_method_handler(
+                    servicer.TellRows,
+                    request_deserializer=controller_dot_jobapi_dot_job__pb2.TellRowsRequest.FromString,
+                    response_serializer=controller_dot_jobapi_dot_job__pb2.TellRowsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -266,6 +300,60 @@ class JobService(object):
             '/libra.job.v1.JobService/Status',
             controller_dot_jobapi_dot_job__pb2.StatusRequest.SerializeToString,
             controller_dot_jobapi_dot_job__pb2.StatusReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FollowReads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/libra.job.v1.JobService/FollowReads',
+            controller_dot_jobapi_dot_job__pb2.FollowReadsRequest.SerializeToString,
+            controller_dot_jobapi_dot_job__pb2.ReadRows.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TellRows(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/libra.job.v1.JobService/TellRows',
+            controller_dot_jobapi_dot_job__pb2.TellRowsRequest.SerializeToString,
+            controller_dot_jobapi_dot_job__pb2.TellRowsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -19,6 +19,15 @@ from host_stack.placement import Placement
 
 POLL_S = 0.05
 
+DUMP_S = 20.0
+"""How long at least cells are waited for: drains of a switch that is silent are tried again."""
+
+THROUGH = {
+    "registers": control_pb2.THROUGH_REGISTERS,
+    "drains": control_pb2.THROUGH_DRAINS,
+}
+"""How cells can be read."""
+
 PLACED = {
     "job": control_pb2.PLACED_JOB,
     "group": control_pb2.PLACED_GROUP,
@@ -105,12 +114,22 @@ class Operator:
         """A `ReadStatsReply`."""
         return self._ask("ReadStats", control_pb2.ReadStatsRequest(job=job, switch=switch))
 
-    def dump(self, job: int, row: int, rows: int, *, windows: bool, switch: str = "") -> Any:
-        """A `DumpReply`."""
+    def dump(
+        self,
+        job: int,
+        row: int,
+        rows: int,
+        *,
+        windows: bool = False,
+        switch: str = "",
+        through: str | None = None,
+    ) -> Any:
+        """A `DumpReply`; `through` is one of `THROUGH`, None for what the switch allows."""
+        way = control_pb2.THROUGH_UNSPECIFIED if through is None else THROUGH[through]
         request = control_pb2.DumpRequest(
-            job=job, row=row, rows=rows, windows=windows, switch=switch
+            job=job, row=row, rows=rows, windows=windows, switch=switch, through=way
         )
-        return self._ask("Dump", request)
+        return self._ask("Dump", request, max(self._timeout_s, DUMP_S))
 
     def events(self, after: int = 0, job: int = 0, *, stop_at_end: bool = True) -> Iterator[Any]:
         """Events in order; without `stop_at_end` it waits for further ones."""
@@ -147,9 +166,10 @@ class Operator:
         with calls(self._address) as channel:
             yield control_pb2_grpc.ControlServiceStub(channel)
 
-    def _ask(self, name: str, request: Any) -> Any:
+    def _ask(self, name: str, request: Any, timeout_s: float | None = None) -> Any:
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
         with self._stub() as stub:
-            return getattr(stub, name)(request, timeout=self._timeout_s, wait_for_ready=True)
+            return getattr(stub, name)(request, timeout=limit_s, wait_for_ready=True)
 
     def _change(self, name: str, request: Any) -> Any:
         request.request_id = str(uuid.uuid4())

@@ -117,14 +117,17 @@ int ss_link_down(struct ss_ctx *c, uint32_t port, uint32_t direction, int down)
     return l ? 0 : -ENOMEM;
 }
 
+/* Its counters, and behind them how many packets wait on it. */
 int ss_link_stats(struct ss_ctx *c, uint32_t port, uint32_t direction, uint64_t *out)
 {
     if (port >= SS_MAX_PORTS || direction > SS_TX)
         return -EINVAL;
     ss_lock(c);
     const struct ss_link *l = c->io->links->at[direction][port];
-    if (l)
+    if (l) {
         memcpy(out, &l->stats, sizeof l->stats);
+        out[sizeof l->stats / sizeof *out] = l->waiting;
+    }
     ss_unlock(c);
     return l ? 0 : -ENOENT;
 }

@@ -1,0 +1,47 @@
+"""The fixtures `libra`, which runs commands, and `running`, a controller that they find."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import cli
+from tests.controller_process import (
+    ControllerProcess,
+    controller_process,
+    embedded_switch,
+    socket_path,
+    write_star,
+)
+from tests.operator_commands import WORKERS, Libra
+
+
+@pytest.fixture
+def libra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Libra:
+    """Runs `libra …` in this process."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["libra", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[ControllerProcess, Any]]:
+    """A controller and its switch; commands find it by a variable."""
+    with embedded_switch() as switch, socket_path() as socket:
+        write_star(tmp_path, switch.address, WORKERS)
+        with controller_process(tmp_path, socket) as process:
+            process.event("switch-ready")
+            monkeypatch.setenv("LIBRA_CONTROLLER", f"unix:{socket}")
+            yield process, switch
