@@ -26,9 +26,10 @@ def check_new_file(option: str, path: Path) -> None:
         _check_writable(option, path, path)
 
 
-def check_folder(option: str, path: Path) -> None:
+def check_folder(option: str, path: Path | None) -> None:
     """Raise `BadInput` unless `path` is a folder that can be written to, or can be made."""
-    _check_folder(option, path, path)
+    if path is not None:
+        _check_folder(option, path, path)
 
 
 def _check_folder(option: str, path: Path, there: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from host_stack.errors import BadInput
 
 _MAX_NAME = 60
+_MAX_LABEL = 255  # of a file's name, at most
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -46,6 +47,16 @@ class JsonNode:
             found[name] = self._child(f".{name}", value)
         return found
 
+    def only(self, allowed: str) -> None:
+        """Refuse fields of an object but those of `allowed`: nobody reads them, they are misspelt.
+
+        `allowed` holds names with spaces between.
+        """
+        names = allowed.split()
+        unknown = [name for name in self.fields() if name not in names]
+        if unknown:
+            raise self._error(f"{self.path}.{unknown[0]} is unknown; known are {', '.join(names)}")
+
     def elements(self) -> list[JsonNode]:
         """Return the elements of a list."""
         if not isinstance(self._value, Sequence) or isinstance(self._value, str | bytes):
@@ -61,6 +72,13 @@ class JsonNode:
         if not isinstance(self._value, str):
             raise self.mismatch("a text")
         return self._value
+
+    def label(self) -> str:
+        """Return a text that names something for people: one line that can be printed anywhere."""
+        text = self.text()
+        if not text or not text.isprintable() or len(text) > _MAX_LABEL:
+            raise self.mismatch(f"a text of 1 to {_MAX_LABEL} printable characters")
+        return text
 
     def sha256(self) -> str:
         """Return a SHA-256 in hexadecimal."""

@@ -12,11 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from controller.outputs import check_file
+from controller.outputs import check_file, check_folder
 from planner.description import Device
 from planner.errors import PlanError
 from planner.models import make_model
-from planner.topology.cost import Prices, assumptions
+from planner.prices import Prices
+from planner.topology.cost import assumptions
 from planner.topology.sweep import (
     BASELINES,
     STUDY_BATCHES,
@@ -75,6 +76,7 @@ def compare(
     Without options: six models, degrees 4 and 8, five rates, 128 servers of 4 devices.
     """
     check_file("--json", json_path)
+    check_folder("--out", out)
     options = _options(model, degree, bandwidth, servers, devices, fabric, budget, flops, seed)
     if not 1 <= processes <= PROCESSES_MAX:
         raise PlanError(f"--processes {processes}: allowed are 1 to {PROCESSES_MAX}")
@@ -110,7 +112,7 @@ def compare(
         out.mkdir(parents=True, exist_ok=True)
         draw_times(rows, out / "times.png")
         draw_costs(rows, out / "costs.png")
-        console.print(f"plots: {out}", highlight=False, soft_wrap=True)
+        console.print(f"plots: {out}", markup=False, highlight=False, soft_wrap=True)
     if json_path is not None:
         write_json(json_path, found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from planner.description import Cluster, Device, JobDescription, Links
 from planner.errors import PlanError
@@ -11,7 +12,10 @@ from planner.models import make_model
 from planner.units import parse_rate_bps
 
 DEGREE = 4
+DEVICES = 4
 RATE_BPS = 100e9
+
+T = TypeVar("T", Cluster, Links)
 
 
 def described(
@@ -20,41 +24,38 @@ def described(
     servers: int | None,
     degree: int | None,
     bandwidth: str | None,
-    devices: int,
+    devices: int | None,
     batch: int | None,
-    flops: float,
+    flops: float | None,
 ) -> JobDescription | None:
     """The job that is described, by a file or by options; None when neither is.
 
-    Options given beside a file change what it says of the cluster and its links.
+    Options given beside a file change what it says.
 
     Raises PlanError when a job is described twice or not enough.
     """
+    if job is not None and model is not None:
+        raise PlanError("--job and --model: give one of them")
     if job is not None:
-        if model is not None:
-            raise PlanError("--job and --model: give one of them")
         found = JobDescription.load(job)
-        if servers is not None or degree is not None:
-            cluster = replace(
-                found.cluster,
-                servers=servers or found.cluster.servers,
-                degree=degree or found.cluster.degree,
-            )
-            found = replace(found, cluster=cluster)
-        if bandwidth is not None:
-            found = replace(found, links=replace(found.links, rate_bps=parse_rate_bps(bandwidth)))
-        return found
-    if model is None:
+    elif model is None:
         return None
-    if servers is None:
+    elif servers is None:
         raise PlanError("--model without --servers: say how many servers train it")
-    made = make_model(model)
-    rate_bps = parse_rate_bps(bandwidth) if bandwidth else RATE_BPS
-    return JobDescription(
-        name=made.name,
-        model=made,
-        batch=batch or made.batch,
-        cluster=Cluster(servers, devices, degree or DEGREE),
-        links=Links(rate_bps),
-        device=Device(flops, "--flops"),
+    else:
+        made = make_model(model)
+        cluster = Cluster(servers, DEVICES, DEGREE)
+        found = JobDescription(made.name, made, made.batch, cluster, Links(RATE_BPS))
+    rate_bps = None if bandwidth is None else parse_rate_bps(bandwidth)
+    return replace(
+        found,
+        cluster=_with(found.cluster, servers=servers, devices_per_server=devices, degree=degree),
+        links=_with(found.links, rate_bps=rate_bps),
+        batch=found.batch if batch is None else batch,
+        device=found.device if flops is None else Device(flops, "--flops"),
     )
+
+
+def _with(given: T, **options: float | None) -> T:
+    """A dataclass with the options that are not None in place of its fields."""
+    return replace(given, **{name: value for name, value in options.items() if value is not None})

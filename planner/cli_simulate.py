@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.outputs import check_file
-from planner.cli_given import described
-from planner.description import ASSUMED_DEVICE, JobDescription
+from planner.cli_given import DEVICES, described
+from planner.description import JobDescription
 from planner.errors import PlanError
 from planner.models import KNOWN
 from planner.topology.baselines import FABRICS, Setting, make_fabric
@@ -36,12 +36,16 @@ def simulate_command(
         str | None,
         typer.Option(help=f"A layer table: {', '.join(KNOWN)}; options as NAME:OPTION=NUMBER,…."),
     ] = None,
-    servers: Annotated[int | None, typer.Option(help="Servers, for --model.")] = None,
-    devices: Annotated[int, typer.Option(help="Devices of a server, for --model.")] = 4,
-    batch: Annotated[int | None, typer.Option(help="Examples per device, for --model.")] = None,
+    servers: Annotated[int | None, typer.Option(help="Servers; default: the job's.")] = None,
+    devices: Annotated[
+        int | None, typer.Option(help=f"Devices of a server; default: the job's, or {DEVICES}.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Examples per device; default: the job's, or the model's.")
+    ] = None,
     flops: Annotated[
-        float, typer.Option(help="Operations a second that a device reaches, for --model.")
-    ] = ASSUMED_DEVICE.flops_per_s,
+        float | None, typer.Option(help="Operations a second that a device reaches.")
+    ] = None,
     strategy: Annotated[
         str, typer.Option(help=f"For --job and --model: {', '.join(STARTS)}.")
     ] = "data-parallel",
@@ -72,10 +76,18 @@ def simulate_command(
     if not 0 <= resolution_ms < float("inf"):
         raise PlanError(f"--resolution-ms {resolution_ms}: allowed are numbers from 0")
     check_seed(seed)
-    given = described(job, model, servers, degree or 1, bandwidth, devices, batch, flops)
+    if job is None and degree is None:
+        degree = 1
+    given = described(job, model, servers, degree, bandwidth, devices, batch, flops)
     graph = _graph(taskgraph, given, strategy)
-    rate_bps = given.links.rate_bps if given else parse_rate_bps(bandwidth or "100G")
-    setting = Setting(graph.demand, degree or 1, rate_bps, seed, paths)
+    setting = Setting(
+        graph.demand,
+        given.cluster.degree if given else degree,
+        given.links.rate_bps if given else parse_rate_bps(bandwidth or "100G"),
+        seed,
+        paths,
+        prices=given.prices if given else None,
+    )
     found: dict[str, Any] = {}
     for name in dict.fromkeys(fabric or ["ideal"]):
         network = make_fabric(name, setting)
@@ -98,7 +110,7 @@ def simulate_command(
                 "compute_ms": graph.compute_ms(),
                 "servers": graph.servers,
                 "degree": setting.degree,
-                "rate_bps": rate_bps,
+                "rate_bps": setting.rate_bps,
                 "fabrics": found,
             },
         )

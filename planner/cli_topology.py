@@ -15,9 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from controller.outputs import check_file
-from planner.cli_given import described
-from planner.description import ASSUMED_DEVICE
+from controller.outputs import check_file, check_folder
+from planner.cli_given import DEGREE, DEVICES, described
 from planner.errors import PlanError
 from planner.models import KNOWN
 from planner.topology.alternate import JUDGES, Alternation, Plan, PlanOptions, Show
@@ -63,15 +62,21 @@ def topology(
     servers: Annotated[
         int | None, typer.Option(help="Servers; alone: data parallelism among all of them.")
     ] = None,
-    degree: Annotated[int | None, typer.Option(help="Interfaces of a server.")] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option(help="Of each interface, each way: 25G; default 100G.")
+    degree: Annotated[
+        int | None, typer.Option(help=f"Interfaces of a server; default: the job's, or {DEGREE}.")
     ] = None,
-    devices: Annotated[int, typer.Option(help="Devices of a server, for --model.")] = 4,
-    batch: Annotated[int | None, typer.Option(help="Examples per device, for --model.")] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(help="Of each interface, each way; default: the job's, or 100G.")
+    ] = None,
+    devices: Annotated[
+        int | None, typer.Option(help=f"Devices of a server; default: the job's, or {DEVICES}.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Examples per device; default: the job's, or the model's.")
+    ] = None,
     flops: Annotated[
-        float, typer.Option(help="Operations a second that a device reaches, for --model.")
-    ] = ASSUMED_DEVICE.flops_per_s,
+        float | None, typer.Option(help="Operations a second that a device reaches.")
+    ] = None,
     rings: Annotated[
         str, typer.Option(help="both-ways: each ring with its mirror; one-way: without.")
     ] = RINGS[0],
@@ -119,12 +124,16 @@ def topology(
     """
     check_file("--json", json_path)
     check_file("--emit", emit)
+    check_file("--state", state)
+    check_folder("--out", out)
     if rings not in RINGS:
         raise PlanError(f"unknown rings {rings!r}; known are {', '.join(RINGS)}")
     console = Console()
     given = described(job, model, servers, degree, bandwidth, devices, batch, flops)
+    if given is not None:
+        degree = given.cluster.degree
     finder = FinderOptions(
-        given.cluster.degree if given else degree or 4, rings == RINGS[0], mode, prime_only or None
+        DEGREE if degree is None else degree, rings == RINGS[0], mode, prime_only or None
     )
     if given is not None:
         if taskgraph is not None:
@@ -136,20 +145,25 @@ def topology(
         found = _planned(workload_of(given), given.links.rate_bps, options, state, console)
     else:
         demand = _demand(taskgraph, servers)
-        name = "data parallelism" if taskgraph is None else taskgraph.name
+        name = "data parallelism" if taskgraph is None else _name_of(taskgraph)
         rate_bps = parse_rate_bps(bandwidth or "100G")
         found = Found(name, find_topology(demand, finder), demand, rate_bps)
     _show(found, console)
     if emit is not None:
         PlanFile(found.name, found.topology, found.rate_bps, found.demand, paths).write(emit)
-        console.print(f"topology: {emit}", highlight=False, soft_wrap=True)
+        console.print(f"topology: {emit}", markup=False, highlight=False, soft_wrap=True)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         draw_topology(found.topology, out / "topology.png")
         draw_traffic(found.demand, found.topology, out / "traffic.png")
-        console.print(f"plots: {out}", highlight=False, soft_wrap=True)
+        console.print(f"plots: {out}", markup=False, highlight=False, soft_wrap=True)
     if json_path is not None:
         write_json(json_path, _fields(found))
+
+
+def _name_of(taskgraph: Path) -> str:
+    """What the topology for a task graph is called."""
+    return taskgraph.name if taskgraph.name.isprintable() else "a task graph"
 
 
 def _demand(taskgraph: Path | None, servers: int | None) -> Demand:
@@ -205,6 +219,7 @@ def _show(found: Found, console: Console) -> None:
         f"{found.name}: {made.servers} servers with {made.degree} × {rate_text(found.rate_bps)}, "
         f"{len(made.cables)} links, {len(made.pairs)} of them matched to transfers; diameter "
         f"{distances.diameter}, {distances.mean_hops:.3f} hops on average",
+        markup=False,
         highlight=False,
     )
     if found.plan is not None and found.workload is not None:

@@ -13,6 +13,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from controller.outputs import check_file, check_folder
 from planner.adding import V100_ADDS, AddTable
 from planner.collectives import SCHEMES, Scheme
 from planner.description import ASSUMED_DEVICE, JobDescription
@@ -129,8 +130,8 @@ def whatif(
     Give a --job, a --profile or a --model. With several values of --bandwidth, --workers,
     --compression or --utilization, all combinations are computed.
     """
-    if json_path is not None and (json_path.is_dir() or not json_path.parent.is_dir()):
-        raise PlanError(f"--json {json_path}: it must be a file in a folder that exists")
+    check_file("--json", json_path)
+    check_folder("--out", out)
     described = JobDescription.load(job) if job else None
     axes = Axes(
         axis(_given("--bandwidth", bandwidth), "--bandwidth", parse_rate_bps)
@@ -149,7 +150,7 @@ def whatif(
         fusion=Fusion(fusion_ms / 1e3, fusion_mib * (1 << 20)),
         scheme=Scheme(
             scheme,
-            servers or (described.parameter_servers if described else 1),
+            _first_of(servers, described.parameter_servers if described else 1),
             AddTable.load(additions) if additions else V100_ADDS,
             HotCold(coverage, distinct),
             compression_ns / 1e9,
@@ -228,11 +229,14 @@ def _profile(
         read = read_log(log)
         return read if iteration_s is None else read.with_iteration(iteration_s)
     layers = described.model if described else make_model(str(model))
-    if described is not None:
-        batch = batch or described.batch
-    if batch is not None and batch < 1:
+    batch = _first_of(batch, described.batch if described else layers.batch)
+    if batch < 1:
         raise PlanError(f"--batch {batch}: it must be 1 or more")
-    return model_profile(layers, batch or layers.batch, flops, iteration_s)
+    return model_profile(layers, batch, flops, iteration_s)
+
+
+def _first_of(option: int | None, otherwise: int) -> int:
+    return otherwise if option is None else option
 
 
 def _on_links(asked: Job, described: JobDescription, utilization_given: bool) -> Job:

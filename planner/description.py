@@ -12,6 +12,7 @@ from mininet_topos.json_node import JsonNode
 from planner.errors import PlanError
 from planner.layers import Kind, Layer, Model
 from planner.models import make_model
+from planner.prices import Prices
 from planner.units import above_0
 
 SCHEMA = 1
@@ -87,14 +88,6 @@ class Links:
 
 
 @dataclass(frozen=True)
-class Price:
-    """What an item costs, and where the figure is from."""
-
-    usd: float
-    source: str
-
-
-@dataclass(frozen=True)
 class JobDescription:
     """A model, the cluster that trains it, its links and prices.
 
@@ -108,7 +101,7 @@ class JobDescription:
         profile: the file of measured gradient-ready events, if there is one.
         iteration_s: measured time of an iteration on one device, if it is known.
         parameter_servers: servers that hold the parameters, where a scheme needs some.
-        prices: by item.
+        prices: of parts of networks; None for those of the planner.
     """
 
     name: str
@@ -120,9 +113,11 @@ class JobDescription:
     profile: Path | None = None
     iteration_s: float | None = None
     parameter_servers: int = 1
-    prices: Mapping[str, Price] = field(default_factory=dict)
+    prices: Prices | None = None
 
     def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise PlanError(f"batch is {self.batch}; it must be 1 or more")
         for server in self.links.servers_bps:
             if not 0 <= server < self.cluster.servers:
                 raise PlanError(
@@ -154,7 +149,7 @@ def parse_description(document: Mapping[str, Any], folder: Path = Path()) -> Job
     schema = root.get("schema").integer()
     if schema != SCHEMA:
         raise PlanError(f"job.schema is {schema}; this version reads schema {SCHEMA}")
-    _only(root, "schema name model batch cluster links device profile iteration_ms prices")
+    root.only("schema name model batch cluster links device profile iteration_ms prices")
     model = _model(root.get("model"))
     batch = root.optional("batch")
     device = root.optional("device")
@@ -164,7 +159,7 @@ def parse_description(document: Mapping[str, Any], folder: Path = Path()) -> Job
     cluster = root.get("cluster")
     servers = cluster.optional("parameter_servers")
     return JobDescription(
-        name=name.text() if name else model.name,
+        name=name.label() if name else model.name,
         model=model,
         batch=batch.integer(1) if batch else model.batch,
         cluster=_cluster(cluster),
@@ -180,26 +175,26 @@ def parse_description(document: Mapping[str, Any], folder: Path = Path()) -> Job
 def _model(node: JsonNode) -> Model:
     if node.is_text():
         return make_model(node.text())
-    _only(node, "name batch layers")
+    node.only("name batch layers")
     layers = node.get("layers").elements()
     if len(layers) > MAX_LAYERS:
         raise PlanError(f"{node.path}.layers has {len(layers)} layers; allowed: {MAX_LAYERS}")
     return Model(
-        node.get("name").text(),
+        node.get("name").label(),
         node.get("batch").integer(1),
         tuple(_layer(each) for each in layers),
     )
 
 
 def _layer(node: JsonNode) -> Layer:
-    _only(node, "name kind tensors flops outputs inputs lookups rows")
+    node.only("name kind tensors flops outputs inputs lookups rows")
     kind = node.get("kind")
     if kind.text() not in list(Kind):
         raise kind.mismatch(f"one of {', '.join(Kind)}")
     tensors, inputs = node.optional("tensors"), node.optional("inputs")
     lookups, rows = node.optional("lookups"), node.optional("rows")
     return Layer(
-        name=node.get("name").text(),
+        name=node.get("name").label(),
         kind=Kind(kind.text()),
         tensors=tuple(each.integer(1) for each in tensors.elements()) if tensors else (),
         flops=node.get("flops").number(),
@@ -211,7 +206,7 @@ def _layer(node: JsonNode) -> Layer:
 
 
 def _cluster(node: JsonNode) -> Cluster:
-    _only(node, "servers devices_per_server degree parameter_servers")
+    node.only("servers devices_per_server degree parameter_servers")
     devices, degree = node.optional("devices_per_server"), node.optional("degree")
     return Cluster(
         node.get("servers").integer(1),
@@ -221,7 +216,7 @@ def _cluster(node: JsonNode) -> Cluster:
 
 
 def _links(node: JsonNode) -> Links:
-    _only(node, "rate_gbps latency_us servers goodput_gbps")
+    node.only("rate_gbps latency_us servers goodput_gbps")
     latency, servers = node.optional("latency_us"), node.optional("servers")
     goodput = node.optional("goodput_gbps")
     links = Links(
@@ -246,27 +241,12 @@ def _index(name: str, node: JsonNode) -> int:
 
 
 def _device(node: JsonNode) -> Device:
-    _only(node, "flops_per_s source")
-    return Device(node.get("flops_per_s").number(), node.get("source").text())
+    node.only("flops_per_s source")
+    return Device(node.get("flops_per_s").number(), node.get("source").label())
 
 
-def _prices(node: JsonNode | None, folder: Path) -> Mapping[str, Price]:
+def _prices(node: JsonNode | None, folder: Path) -> Prices | None:
     """Prices in the description, or in the file that it names."""
     if node is None:
-        return {}
-    if node.is_text():
-        path = folder / node.text()
-        node = JsonNode("prices", read_json_object(path, "list of prices"), PlanError)
-    prices = {}
-    for item, each in node.fields().items():
-        _only(each, "usd source")
-        prices[item] = Price(each.get("usd").number(), each.get("source").text())
-    return prices
-
-
-def _only(node: JsonNode, allowed: str) -> None:
-    """Refuse fields that nobody reads: they are misspelt."""
-    names = allowed.split()
-    unknown = [name for name in node.fields() if name not in names]
-    if unknown:
-        raise PlanError(f"{node.path}.{unknown[0]} is unknown; known are {', '.join(names)}")
+        return None
+    return Prices.load(folder / node.text()) if node.is_text() else Prices.from_fields(node)

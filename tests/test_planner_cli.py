@@ -149,6 +149,12 @@ def test_loopback_is_measured_and_used(log: Path, tmp_path: Path, monkeypatch: p
             ["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--json", "/no/such/f"],
             "a folder that exists",
         ),
+        (
+            ["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--out", "/dev/null"],
+            "/dev/null is not a folder",
+        ),
+        (["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--batch", "0"], "--batch 0"),
+        (["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--servers", "0"], "servers 0"),
         (["--profile", "/absent", "--bandwidth", "1G", "--workers", "2"], "cannot be read"),
     ],
 )

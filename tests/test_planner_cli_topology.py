@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from typer.testing import CliRunner, Result
 from host_stack.errors import BadInput
 from planner.cli import app
 from planner.errors import PlanError
+from planner.prices import Prices
 from planner.topology.finder import AllReduceDemand, Demand, FinderOptions, find_topology
 from planner.topology.plan_file import PlanFile
 from tests.planner_workloads import SMALL
@@ -33,11 +35,11 @@ def libra(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)))
 
 
-def written(path: Path, *arguments: str | Path) -> dict[str, object]:
+def written(path: Path, *arguments: str | Path) -> dict[str, Any]:
     """What a command that succeeds writes with --json."""
     done = libra(*arguments, "--json", path)
     assert done.exit_code == 0, done.exception
-    document: dict[str, object] = json.loads(path.read_text())
+    document: dict[str, Any] = json.loads(path.read_text())
     return document
 
 
@@ -85,6 +87,38 @@ def test_a_published_iteration(tmp_path: Path) -> None:
     assert found["iteration_ms"] == pytest.approx(210.40, rel=0.03)
 
 
+def test_options_go_before_a_job_and_its_fields_before_defaults(tmp_path: Path) -> None:
+    """Interfaces, rate and prices of a simulation are those of the description."""
+    prices = {
+        item: {"usd": 1000 if item == "patch_panel_port" else price.usd, "source": "an offer"}
+        for item, price in Prices.load().items.items()
+    }
+    job = {
+        "schema": 1,
+        "model": "vgg16",
+        "cluster": {"servers": 4, "devices_per_server": 2, "degree": 4},
+        "links": {"rate_gbps": 25},
+        "prices": prices,
+    }
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(job))
+
+    def simulated(*options: str) -> dict[str, Any]:
+        fabrics = ["--fabric", "ideal", "--fabric", "fat-tree"]
+        return written(tmp_path / "found.json", "simulate", "--job", path, *fabrics, *options)
+
+    found = simulated()
+    assert (found["degree"], found["rate_bps"], found["servers"]) == (4, 25e9, 4)
+    assert simulated("--degree", "2")["degree"] == 2
+    faster = simulated("--flops", "1e14", "--batch", "1")
+    assert faster["compute_ms"] < found["compute_ms"] / 10
+    dear_panels = found["fabrics"]["fat-tree"]["iteration_ms"]
+    del job["prices"]
+    path.write_text(json.dumps(job))
+    # Dear panels buy a faster fat-tree of equal cost.
+    assert dear_panels < simulated()["fabrics"]["fat-tree"]["iteration_ms"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -95,14 +129,22 @@ def test_a_published_iteration(tmp_path: Path) -> None:
         (["topology", "--servers", "8", "--rings", "none"], "both-ways, one-way"),
         (["topology", "--servers", "8", "--mode", "none"], "paper, artifact"),
         (["topology", "--servers", "8", "--json", "/"], "--json"),
+        (["topology", "--servers", "8", "--out", "/dev/null"], "--out /dev/null"),
+        (["topology", "--servers", "8", "--degree", "0"], "1 to 64 interfaces"),
+        (["topology", "--model", "bert", "--servers", "8", "--state", "/no/f"], "--state /no/f"),
+        (["topology", "--model", "bert", "--servers", "8", "--batch", "0"], "batch is 0"),
+        (["topology", "--model", "bert", "--servers", "8", "--degree", "0"], "degree is 0"),
+        (["topology", "--model", "bert", "--servers", "8", "--devices", "0"], "per_server is 0"),
         (["topology", "--taskgraph", "/absent"], "/absent"),
         (["topology", "--model", "bert", "--servers", "1"], "2 or more have a network"),
         (["topology", "--model", "bert", "--servers", "8", "--seed", "-1"], "seed -1: allowed"),
         (["compare", "--seed", "-1"], "seed -1: allowed"),
+        (["compare", "--out", "/dev/null"], "--out /dev/null"),
         (["compare", "--model", "bert", "--servers", "1"], "2 or more have a network"),
         (["share", "--seed", "-1"], "seed -1: allowed"),
         (["simulate"], "--taskgraph"),
         (["simulate", "--model", "vgg16", "--servers", "4", "--fabric", "none"], "ideal"),
+        (["simulate", "--model", "vgg16", "--servers", "4", "--degree", "0"], "degree is 0"),
     ],
 )
 def test_what_is_refused(arguments: list[str], message: str) -> None:
@@ -144,6 +186,7 @@ def test_a_plan_comes_back_from_its_file(tmp_path: Path) -> None:
     [
         ({"schema": 2}, "schema"),
         ({"rate_bps": 0}, "rate_bps"),
+        ({"name": "a\x1b[2J"}, "topo.name is .*printable"),
         ({"paths": 65}, "paths is 65; allowed are 1 to 64"),
         (
             {

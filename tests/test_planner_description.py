@@ -13,6 +13,7 @@ from host_stack.errors import BadInput
 from planner.description import ASSUMED_DEVICE, JobDescription, parse_description
 from planner.errors import PlanError
 from planner.layers import Kind
+from planner.prices import Prices
 from planner.units import parse_rate_bps, rate_text
 
 DOCUMENT: dict[str, Any] = {
@@ -35,7 +36,10 @@ DOCUMENT: dict[str, Any] = {
         "servers": {"7": 10},
         "goodput_gbps": [[10, 9.4], [100, 32]],
     },
-    "prices": {"switch port": {"usd": 100, "source": "an offer"}},
+    "prices": {
+        item: {"usd": price.usd, "source": "an offer"}
+        for item, price in Prices.load().items.items()
+    },
 }
 OWN = {
     "name": "two layers",
@@ -79,7 +83,8 @@ def test_every_field_is_read(tmp_path: Path):
     assert job.links.latency_s == pytest.approx(5e-6)
     assert job.links.goodput_bps == {10e9: 9.4e9, 100e9: 32e9}
     assert job.device.flops_per_s == 6e12
-    assert job.prices["switch port"].usd == 100
+    assert job.prices is not None
+    assert job.prices.items["ocs_port"].source == "an offer"
 
 
 def test_what_is_optional_may_be_absent():
@@ -103,9 +108,9 @@ def test_a_model_of_ones_own():
 
 def test_prices_may_have_a_file_of_their_own(tmp_path: Path):
     """Relative to the description."""
-    (tmp_path / "prices.json").write_text('{"cable": {"usd": 7, "source": "a shop"}}')
+    (tmp_path / "prices.json").write_text(json.dumps(DOCUMENT["prices"]))
     job = parse_description(changed("prices", "prices.json"), tmp_path)
-    assert job.prices["cable"].source == "a shop"
+    assert job.prices == parse_description(DOCUMENT).prices
 
 
 @pytest.mark.parametrize(
@@ -124,7 +129,10 @@ def test_prices_may_have_a_file_of_their_own(tmp_path: Path):
         ("links/servers", {"last": 1}, "'last' is no server"),
         ("links/goodput_gbps", [[1]], "a list of pairs"),
         ("device/flops_per_s", 0, "device.flops_per_s is 0"),
+        ("name", "two\nlines", "job.name is 'two.*printable"),
         ("prices", {"x": {"usd": 1}}, "prices.x.source is missing"),
+        ("prices", {"x": {"usd": 1, "source": "a shop"}}, "prices.x is unknown; known are"),
+        ("prices", {}, "prices: patch_panel_port, .* missing"),
         ("prices", "absent.json", "is not a list of prices"),
     ],
 )

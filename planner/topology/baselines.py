@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from planner.errors import PlanError
-from planner.topology.cost import COSTS, Prices, equal_cost_bps
+from planner.prices import Prices
+from planner.topology.cost import COSTS, equal_cost_bps
 from planner.topology.direct import PATHS, Direct, expander
 from planner.topology.fabrics import Fabric, Oversubscribed, Switched
 from planner.topology.finder import Demand, FinderOptions, find_topology

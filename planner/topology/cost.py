@@ -1,88 +1,14 @@
-"""What networks cost, from a list of prices that says where each is from.
-
-Prices of parts that come in rates are interpolated between rates, so that a network of equal cost
-can be found; below the slowest rate they do not fall, and above the fastest a part is several of
-the fastest. Fibres, racks and power are left out, as in the study.
-"""
+"""What networks cost a server; fibres, racks and power are left out, as in the study."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from importlib import resources
-from pathlib import Path
 
-import numpy as np
-
-from host_stack.jsonfile import read_json_object
-from mininet_topos.json_node import JsonNode
-from planner.description import Price
 from planner.errors import PlanError
+from planner.prices import Prices
 
-_RATED = re.compile(r"(nic|transceiver|switch_port)_([0-9]+)G")
-_PARTS = ("nic", "transceiver", "switch_port")
-_PLAIN = ("patch_panel_port", "ocs_port", "optical_switch_1x2")
 _TIERS_PORTS, _TIERS_TRANSCEIVERS = 5, 6
 """Of a server in a fat-tree of three tiers: five ports, and both ends of three links."""
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Prices by item; `nic_25G` and so on for parts that come in rates.
-
-    Raises PlanError when an item that costs are made of is missing.
-    """
-
-    items: Mapping[str, Price]
-
-    def __post_init__(self) -> None:
-        missing = [name for name in _PLAIN if name not in self.items]
-        missing += [f"{part}_<rate>G" for part in _PARTS if len(self.curves.get(part, ())) == 0]
-        if missing:
-            raise PlanError(
-                f"prices: {', '.join(missing)} missing; see planner/topology/prices.json"
-            )
-
-    @classmethod
-    def load(cls, path: Path | None = None) -> Prices:
-        """Read a list of prices; without a path, the one that comes with the planner.
-
-        Raises PlanError naming what is wrong with it.
-        """
-        with resources.as_file(resources.files(__package__) / "prices.json") as default:
-            node = JsonNode(
-                "prices", read_json_object(path or default, "list of prices"), PlanError
-            )
-        items = {
-            item: Price(each.get("usd").number(), each.get("source").text())
-            for item, each in node.fields().items()
-        }
-        if not any(price.usd for price in items.values()):
-            raise node.mismatch("a price above 0, at least one")
-        return cls(items)
-
-    @cached_property
-    def curves(self) -> dict[str, list[tuple[float, float]]]:
-        """Prices of parts that come in rates: (bit/s, US$), by rate."""
-        curves: dict[str, list[tuple[float, float]]] = {}
-        for item, price in self.items.items():
-            if match := _RATED.fullmatch(item):
-                curves.setdefault(match[1], []).append((1e9 * int(match[2]), price.usd))
-        return {part: sorted(curve) for part, curve in curves.items()}
-
-    def rated(self, part: str, rate_bps: float) -> float:
-        """The price of a part of a rate, US$."""
-        rates, usd = np.array(self.curves[part]).T
-        fastest = float(rates[-1])
-        if rate_bps > fastest:
-            return float(usd[-1]) * rate_bps / fastest
-        return float(np.interp(rate_bps, rates, usd))
-
-    def plain(self, item: str) -> float:
-        """The price of a part that has no rate, US$."""
-        return self.items[item].usd
 
 
 def _end(prices: Prices, rate_bps: float) -> float:

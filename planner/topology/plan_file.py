@@ -77,7 +77,7 @@ class PlanFile:
         if not rate_bps > 0:
             raise PlanError(f"topo.rate_bps is {rate_bps:g}; need a number above 0")
         return cls(
-            root.get("name").text(),
+            root.get("name").label(),
             topology,
             rate_bps,
             _demand(root, topology.servers),

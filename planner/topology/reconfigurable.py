@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from planner.errors import PlanError
 from planner.topology.fabrics import BITS_PER_BYTE_MS, Flow, Ways, needs_no_network
 from planner.topology.fluid import Run
 from planner.topology.loads import ring_bytes
@@ -23,6 +24,9 @@ from planner.topology.matching import DISCOUNTS
 from planner.topology.maxmin import Floats, Uses
 from planner.topology.routing import FewestHops
 from planner.topology.taskgraph import Message, TaskGraph, Transfer
+
+LOOKS_MAX = 100_000
+"""Looks at the demand, at least, that an iteration may need: each of them is simulated."""
 
 
 class Reconfigurable:
@@ -78,8 +82,19 @@ class Reconfigurable:
         return apart
 
     def prepare(self, graph: TaskGraph) -> Run:
-        """Get ready to run a task graph with circuits that follow its demand."""
-        return _Rewired(graph, self)
+        """Get ready to run a task graph with circuits that follow its demand.
+
+        Raises PlanError for one that takes more than `LOOKS_MAX` looks at the demand.
+        """
+        run = _Rewired(graph, self)
+        looks = run.least_ms / self.refresh_ms
+        if looks > LOOKS_MAX:
+            raise PlanError(
+                f"an iteration on {self.name} takes {run.least_ms / 1e3:.3g} s at least, and a "
+                f"look at the demand every {self.refresh_ms:g} ms: {looks:.3g} looks, of which "
+                f"{LOOKS_MAX:,} can be simulated; give less to send, or faster links"
+            )
+        return run
 
     def circuits(self, waiting: Floats) -> Counter[tuple[int, int]]:
         """Circuits for the bytes that wait between servers, float64, (n, n)."""

@@ -17,9 +17,10 @@ from typing import Any
 
 from planner.description import Cluster, Device, JobDescription, Links
 from planner.models import make_model
+from planner.prices import Prices
 from planner.topology.alternate import Alternation, PlanOptions, Timings, fitting, judge_of
 from planner.topology.baselines import Setting, make_fabric
-from planner.topology.cost import COSTS, Prices, equal_cost_bps
+from planner.topology.cost import COSTS, equal_cost_bps
 from planner.topology.fabrics import Fabric, Switched
 from planner.topology.finder import Demand, FinderOptions
 from planner.topology.iteration import iteration_graph
