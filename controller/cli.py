@@ -30,7 +30,7 @@ from host_stack.errors import LibraError
 from host_stack.progress import BSP, FORMS
 from mininet_topos.direct_run import DirectOptions
 from mininet_topos.faults import FaultPlan
-from mininet_topos.options import MODES, RunOptions
+from mininet_topos.options import MODES, RunOptions, parse_link_rate
 from mininet_topos.outcome import audit_lines, fault_lines, scale_lines
 from mininet_topos.runner import run as run_experiment
 from planner.cli import app as plan_app
@@ -111,6 +111,13 @@ def run(
     link_mbps: Annotated[
         float, typer.Option(help="Rate of every link, each way, in Mbit/s.")
     ] = DEFAULTS.link_mbps,
+    link_rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=MBPS",
+            help="Another rate for the link of server or worker1, worker2, …; may be repeated.",
+        ),
+    ] = None,
     topology: Annotated[
         str,
         typer.Option(
@@ -215,6 +222,7 @@ def run(
         modes=tuple(dict.fromkeys(mode)) if mode else DEFAULTS.modes,
         target=target,
         link_mbps=link_mbps,
+        link_rates=dict(map(parse_link_rate, link_rate or ())),
         lanes=lanes,
         topology=topology,
         leaves=leaves,

@@ -99,7 +99,7 @@ class DirectNetwork(Network):
             lines = [*addresses[server], *neighbours[server], *hops[server]]
             node.run("ip", "-batch", "-", stdin="".join(f"{line}\n" for line in lines))
             devices = [ends[server][0] for ends in self._ends if server in ends]
-            node.run("tc", "-batch", "-", stdin=tc_batch(self._shape, devices))
+            node.run("tc", "-batch", "-", stdin=tc_batch(dict.fromkeys(devices, self._shape)))
 
 
 def _stop_nodes(net: Any) -> None:

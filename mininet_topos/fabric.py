@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -162,10 +163,13 @@ class FabricNetwork(Network, Generic[T_co]):
         self._links.append(links.Link(spec.name, node.pid, link.intf1.name, link.intf2.name))
 
     def _shape(self, shape: LinkShape) -> None:
-        run_tool(["tc", "-batch", "-"], tc_batch(shape, self._at_switches()))
+        at_switches = dict.fromkeys(self._at_switches(), shape)
         for link in self._links:
-            at_host = tc_batch(shape, self._interfaces_of(link))
-            self._nodes[link.host].run("tc", "-batch", "-", stdin=at_host)
+            own = replace(shape, rate_mbps=self.topology.rates_mbps.get(link.host, shape.rate_mbps))
+            at_switches[link.switch_interface] = own
+            at_host = dict.fromkeys(self._interfaces_of(link), shape) | {link.host_interface: own}
+            self._nodes[link.host].run("tc", "-batch", "-", stdin=tc_batch(at_host))
+        run_tool(["tc", "-batch", "-"], tc_batch(at_switches))
 
     def _interfaces_of(self, link: links.Link) -> list[str]:
         """The interfaces of the host at a link's end."""

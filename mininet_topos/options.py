@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +40,7 @@ class RunOptions:
         lanes: of the program that it runs.
         topology: of `TOPOLOGIES`. leaves, spines: switches of a leaf-spine network.
         link_mbps: rate of every link, each way.
+        link_rates: `server`, `worker1`, … → Mbit/s of its link, if it is another one.
         hot: number of hot keys; None for the byte model's choice.
         placement: method of placing the hot keys.
         fraction_bits: F; None for a choice from sampled gradients.
@@ -69,6 +71,7 @@ class RunOptions:
     leaves: int = 2
     spines: int = 1
     link_mbps: float = 20.0
+    link_rates: Mapping[str, float] = field(default_factory=dict)
     hot: int | None = None
     placement: str = BEST
     fraction_bits: int | None = None
@@ -100,6 +103,9 @@ class RunOptions:
         _between("rounds", self.rounds, 1, MAX_ROUND)
         _between("batch", self.batch, 1, 1 << 20)
         LinkShape(self.link_mbps)
+        for name, mbps in self.link_rates.items():
+            _one_of("link", name, tuple(self.links_mbps))
+            LinkShape(mbps)
         _between("seed", self.seed, 0, (1 << 53) - 1)
         _between("evaluate-every", self.evaluate_every, 1, MAX_ROUND)
         _between("checkpoint-every", self.checkpoint_every, 0, MAX_ROUND)
@@ -129,15 +135,29 @@ class RunOptions:
                 workers=self.workers,
                 target=self.target,
                 rate_mbps=self.link_mbps,
+                rates_mbps=self._rates_of_hosts,
                 backup_path=self.backup_path,
             )
         return LeafSpineTopology(
             workers=self.workers,
             target=self.target,
             rate_mbps=self.link_mbps,
+            rates_mbps=self._rates_of_hosts,
             leaves=self.leaves,
             spines=self.spines,
         )
+
+    @property
+    def links_mbps(self) -> dict[str, float]:
+        """`server`, `worker1`, … → rate of its link."""
+        names = ["server", *(f"worker{number}" for number in range(1, self.workers + 1))]
+        return {name: self.link_rates.get(name, self.link_mbps) for name in names}
+
+    @property
+    def _rates_of_hosts(self) -> dict[str, float]:
+        """The same by the names of hosts: a host is called by its role and rank."""
+        hosts = ["ps0", *(f"w{rank}" for rank in range(self.workers))]
+        return dict(zip(hosts, self.links_mbps.values(), strict=True))
 
     def _check_topology(self) -> None:
         _one_of("topology", self.topology, TOPOLOGIES)
@@ -165,6 +185,15 @@ class RunOptions:
         if mode == "server-only" and len(self.modes) > 1:
             return FaultPlan()
         return self.faults
+
+
+def parse_link_rate(text: str) -> tuple[str, float]:
+    """Read NAME=MBPS: whose link, and its rate in Mbit/s; `BadInput` for anything else."""
+    name, _, rate = text.partition("=")
+    try:
+        return name, float(rate)
+    except ValueError:
+        raise BadInput(f"--link-rate {text!r}: NAME=MBPS is needed, as in worker2=5") from None
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -68,6 +68,11 @@ def _subtitle(record: RunRecord) -> str:
         facts.append(f"batch of {setup.batch} per worker")
     if setup.link_mbps is not None:
         facts.append(f"links of {setup.link_mbps:g} Mbit/s")
+        facts += [
+            f"{name} {rate:g} Mbit/s"
+            for name, rate in setup.links_mbps.items()
+            if rate != setup.link_mbps
+        ]
     if setup.target is not None:
         facts.append(f"target {setup.target}")
     if setup.started is not None:

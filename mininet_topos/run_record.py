@@ -101,6 +101,7 @@ class Setup:
     num_keys: int | None
     fraction_bits: int | None
     link_mbps: float | None
+    links_mbps: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,7 @@ def _setup(root: JsonNode) -> Setup:
         num_keys=_integer(root, "num_keys"),
         fraction_bits=_integer(root, "fraction_bits"),
         link_mbps=_number(root, "link_mbps"),
+        links_mbps={name: rate.number() for name, rate in _fields(root, "links_mbps").items()},
     )
 
 

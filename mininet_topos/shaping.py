@@ -4,7 +4,7 @@ tbf alone is used: kernels come without netem and fq, but tbf is everywhere.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mininet_topos.errors import BadTopology
@@ -65,9 +65,9 @@ class LinkShape:
         )
 
 
-def tc_batch(shape: LinkShape, interfaces: Iterable[str]) -> str:
-    """Format the standard input for `tc -batch -` that shapes the egress of interfaces."""
-    return "".join(f"{shape.tc_line(interface)}\n" for interface in interfaces)
+def tc_batch(shapes: Mapping[str, LinkShape]) -> str:
+    """Format the standard input for `tc -batch -` that shapes the egress of interfaces, by name."""
+    return "".join(f"{shape.tc_line(interface)}\n" for interface, shape in shapes.items())
 
 
 def _check(what: str, value: float, low: float, high: float, unit: str) -> None:

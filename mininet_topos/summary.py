@@ -73,6 +73,7 @@ def summarize(
         "num_keys": workload.model.num_keys,
         "fraction_bits": plan.fraction_bits,
         "link_mbps": options.link_mbps,
+        "links_mbps": options.links_mbps,
         "topology": options.topology,
         "switches": [site.name for site in options.network.switches],
         "versions": versions(artifact),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 from typing import Literal
@@ -78,6 +79,7 @@ class Topology(ABC):
         workers, servers: how many, together at most `HOSTS_MAX`.
         target: what a switch is: one of `nodes.SWITCHES`.
         rate_mbps: of every link, in each direction; None leaves them unshaped.
+        rates_mbps: host → rate of its link, if it is another one.
         queue_ms: what a full queue of a link takes to drain.
         faults: of every link in each direction, made by the embedded switch.
 
@@ -90,6 +92,7 @@ class Topology(ABC):
     servers: int = 1
     target: str = "soft"
     rate_mbps: float | None = None
+    rates_mbps: Mapping[str, float] = field(default_factory=dict)
     queue_ms: float = 100.0
     faults: LinkFaults | None = None
 
@@ -105,6 +108,14 @@ class Topology(ABC):
         if self.faults is not None and self.target != "soft":
             raise BadTopology(f"target '{self.target}' has no faults of links; 'soft' has")
         self.shape  # noqa: B018  a bad rate is refused here, not when the network is built
+        unknown = self.rates_mbps.keys() - {host.name for host in self.hosts}
+        if unknown or (self.rates_mbps and self.shape is None):
+            raise BadTopology(
+                f"rates of links of {', '.join(self.rates_mbps)}: they need hosts that are there, "
+                "and a rate of all other links"
+            )
+        for rate in self.rates_mbps.values():
+            LinkShape(rate, self.queue_ms)
 
     @property
     def shape(self) -> LinkShape | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from host_stack.errors import BadInput
-from mininet_topos.options import RunOptions
+from mininet_topos.options import RunOptions, parse_link_rate
 
 
 def test_the_defaults_are_allowed() -> None:
@@ -82,3 +82,26 @@ def test_bad_values(name: str, value: object, allowed: str) -> None:
     for each in given:
         shown = f"{each:g}" if isinstance(each, float) else str(each)
         assert shown in message
+
+
+def test_links_may_have_rates_of_their_own() -> None:
+    """By the names of processes, as they are given and recorded; hosts have others."""
+    options = RunOptions(workers=3, link_mbps=20.0, link_rates=dict([parse_link_rate("worker2=5")]))
+    assert options.links_mbps == {"server": 20, "worker1": 20, "worker2": 5, "worker3": 20}
+    assert options.network.rates_mbps == {"ps0": 20, "w0": 20, "w1": 5, "w2": 20}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("worker2", "NAME=MBPS is needed"),
+        ("worker2=fast", "NAME=MBPS is needed"),
+        ("worker2=nan", "link rate nan"),
+        ("worker4=5", "unknown link 'worker4'; known are server, worker1"),
+        ("server=0", "link rate 0"),
+    ],
+)
+def test_bad_rates_of_links(given: str, message: str) -> None:
+    """What is given, and what is allowed."""
+    with pytest.raises(BadInput, match=message):
+        RunOptions(workers=3, link_rates=dict([parse_link_rate(given)]))

@@ -26,7 +26,7 @@ def test_slow_link_holds_two_frames_and_the_least_queue():
 
 def test_batch_has_a_line_for_each_interface():
     """`tc -batch` takes one command a line."""
-    lines = tc_batch(LinkShape(10), ["a0", "b0"]).splitlines()
+    lines = tc_batch(dict.fromkeys(["a0", "b0"], LinkShape(10))).splitlines()
     assert [line.split()[3] for line in lines] == ["a0", "b0"]
 
 

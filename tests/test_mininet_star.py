@@ -17,7 +17,7 @@ from mininet_topos.errors import BadTopology, MissingTool, NotIsolated, ProcessD
 from mininet_topos.links import Direction, difference
 from mininet_topos.processes import tcp_probe
 from mininet_topos.star import StarNetwork, StarTopology
-from mininet_topos.tools import NETWORK_TOOLS
+from mininet_topos.tools import NETWORK_TOOLS, run_tool
 from mininet_topos.topology import HOSTS_MAX, HostSpec
 from tests.isolation import isolated
 
@@ -122,6 +122,9 @@ def test_nothing_is_named_twice(workers: int, servers: int):
         ({"workers": HOSTS_MAX}, "250 hosts together"),
         ({"target": "tofino"}, "target 'tofino': allowed are 'soft', 'bmv2', 'bridge'"),
         ({"rate_mbps": -1}, "link rate -1"),
+        ({"rate_mbps": 10, "rates_mbps": {"w0": 0}}, "link rate 0"),
+        ({"rate_mbps": 10, "rates_mbps": {"w9": 1}}, "rates of links of w9"),
+        ({"rates_mbps": {"w0": 1}}, "a rate of all other links"),
         ({"rate_mbps": 10, "queue_ms": 0}, "link queue 0"),
     ],
 )
@@ -177,6 +180,23 @@ def test_hosts_have_no_offloads_and_the_same_mtu(tmp_path: Path):
             assert f"{name}: off" in features
         assert "mtu 1500" in net.host("w0").run("ip", "link", "show", "w0-eth0")
         assert "inet6" not in net.host("w0").run("ip", "addr")
+
+
+@isolated
+def test_a_link_may_have_a_rate_of_its_own(tmp_path: Path):
+    """At both ends of it, and of no other link."""
+    star = StarTopology(workers=2, target="bridge", rate_mbps=8, rates_mbps={"w1": 2.5})
+    with StarNetwork(star, tmp_path) as net:
+        at_hosts = {
+            name: net.host(name).run("tc", "qdisc", "show", "dev", f"{name}-eth0")
+            for name in ("ps0", "w0", "w1")
+        }
+        at_switch = run_tool(["tc", "qdisc", "show"])
+    assert "rate 8Mbit" in at_hosts["ps0"] and "rate 8Mbit" in at_hosts["w0"]
+    assert "rate 2500Kbit" in at_hosts["w1"]
+    assert [line.count("rate 2500Kbit") for line in at_switch.splitlines() if "tbf" in line] == (
+        [0, 0, 1]
+    )
 
 
 @isolated
