@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from host_stack.aggregator import KeyIndex
 from host_stack.fixedpoint import FloatArray
+from host_stack.stopwatch import Phases
 
 
 class Optimizer(Protocol):
@@ -33,7 +34,9 @@ class Commit:
     Attributes:
         round: its number, from 0.
         epoch: in which it was pushed.
-        drain_s, apply_s, update_s: seconds spent in each phase.
+        phases: seconds of the server since the last commit: `gather`, until the round could be
+            committed; `drain`, reading the switch; `apply`, the optimiser; `update`, sending the
+            new values.
         drained_rows, changed_rows: rows read from the switch, rows of which an UPDATE was sent.
         keys: number of touched keys.
         steps: of each rank, how many of its steps are committed now.
@@ -42,9 +45,7 @@ class Commit:
 
     round: int
     epoch: int
-    drain_s: float
-    apply_s: float
-    update_s: float
+    phases: Phases
     drained_rows: int
     changed_rows: int
     keys: int

@@ -30,6 +30,7 @@ from host_stack.plain import PlainPushes, is_plain
 from host_stack.progress import BSP, Consistency, Progress
 from host_stack.pulls import Pulls
 from host_stack.standing import OpenRound, Tally
+from host_stack.stopwatch import Phases, Stopwatch
 from host_stack.transport import Transport
 
 POLL_S = 0.2
@@ -109,6 +110,7 @@ class Server:
         self._rejoining: dict[int, SimpleRequest] = {}
         self._asked_at = 0.0
         self._tally = Tally()
+        self._phases = Phases()
         self._reported_at = 0.0
         self._changed: deque[bytes] = deque(maxlen=KEPT_ROUNDS)
         self._waiting: dict[int, _Waiting] = {}
@@ -129,6 +131,10 @@ class Server:
 
         The node must be started.
         """
+        with Stopwatch() as self._watch:
+            self._serve(rounds)
+
+    def _serve(self, rounds: int | None) -> None:
         poller = zmq.Poller()
         for source in (self._node.socket, self._transport.fileno(), self._incarnations.fileno()):
             poller.register(source, zmq.POLLIN)
@@ -385,7 +391,8 @@ class Server:
 
     def _commit(self) -> None:
         self._on_phase("drain", self.round)
-        started = time.monotonic()
+        watch, phases = self._watch, self._phases
+        watch.lap(phases, "gather")
         closing, pushed_in = self.round, self._incarnation
         touched = [*self._open[closing].rows.values(), np.zeros(0, np.int64)]
         rows = np.unique(np.concatenate(touched))
@@ -393,19 +400,20 @@ class Server:
             finished = self._hot.drain(closing, rows, self._while_draining)
         except _Abandoned:
             return
-        drained = time.monotonic()
+        finally:
+            watch.lap(phases, "drain")
         aggregate = self._sums(closing, finished)
         self._optimizer.apply(self.parameters, aggregate.keys.astype(np.uint64), aggregate.sums)
         self._on_phase("update", self.round)
-        applied = time.monotonic()
+        watch.lap(phases, "apply")
         changed = self._hot.send_updates(closing, self._moved(aggregate.keys), self.parameters)
         self._close(changed)
+        watch.lap(phases, "update")
+        self._phases = Phases()
         commit = Commit(
             closing,
             pushed_in.epoch,
-            drained - started,
-            applied - drained,
-            time.monotonic() - applied,
+            phases,
             len(rows),
             len(changed),
             len(aggregate.keys),

@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from host_stack.layout import as_cmd, make_tag, split_tag
 from host_stack.packing import Packing
 from host_stack.placement import Keys, Placement
 from host_stack.push import HotPush
+from host_stack.stopwatch import Phases, Stopwatch
 from host_stack.transport import Transport, ipv4
 from host_stack.updates import Updates
 from host_stack.wire import Op
@@ -43,17 +44,15 @@ class RoundTimes:
     """Seconds of a step's phases at one worker, and how its keys travelled.
 
     Attributes:
-        push_s: until every gradient is acknowledged.
-        commit_s: until the server lets the worker go on; under BSP, until the commit.
-        update_s: until the parameters of the next step are here.
+        phases: `push`, until every gradient is acknowledged; `commit`, until the server lets the
+            worker go on, under BSP until the commit; `update`, until the parameters of the next
+            step are here.
         hot_keys, cold_keys, packets: of this push.
         fetched_rows: rows whose UPDATE was missed.
         replays: how often steps were pushed again in another epoch.
     """
 
-    push_s: float = 0.0
-    commit_s: float = 0.0
-    update_s: float = 0.0
+    phases: Phases = field(default_factory=Phases)
     hot_keys: int = 0
     cold_keys: int = 0
     packets: int = 0
@@ -217,21 +216,21 @@ class Worker:
         With `ends`, say then that nothing comes behind it. Raises `Moved` where the server lacks
         steps that this worker does not hold any more.
         """
-        while True:
-            try:
-                while self._pushed < len(self._uncommitted):
-                    self._attempt(self._uncommitted[self._pushed], next_keys, times)
-                if ends:
-                    self._await_go(_Step(step, NOTHING, NO_GRADIENTS, final=True), self._tag)
-                return
-            except Moved as moved:
-                self._adopt(moved)
-                times.replays += bool(self._uncommitted)
-                if not self._uncommitted and moved.steps <= step:
-                    raise
+        with Stopwatch() as watch:
+            while True:
+                try:
+                    while self._pushed < len(self._uncommitted):
+                        self._attempt(self._uncommitted[self._pushed], next_keys, times, watch)
+                    if ends:
+                        self._await_go(_Step(step, NOTHING, NO_GRADIENTS, final=True), self._tag)
+                    return
+                except Moved as moved:
+                    self._adopt(moved)
+                    times.replays += bool(self._uncommitted)
+                    if not self._uncommitted and moved.steps <= step:
+                        raise
 
-    def _attempt(self, step: _Step, next_keys: Keys, times: RoundTimes) -> None:
-        started = time.monotonic()
+    def _attempt(self, step: _Step, next_keys: Keys, times: RoundTimes, watch: Stopwatch) -> None:
         self.is_current = False
         tag = self._tag
         hot, index = self._placement.find(step.keys)
@@ -241,10 +240,10 @@ class Worker:
         self._push_hot(packing, step.gradients[hot], self._request(step, tag))
         self._await_push(pushed_cold, cold, tag)
         self._on_pushed(tag, step.number, step.keys, step.gradients)
-        pushed = time.monotonic()
+        watch.lap(times.phases, "push")
         pulled = self._pull_cold(next_keys, self._round + 1) if self._in_step else None
         answer = self._await_go(step, tag)
-        committed = time.monotonic()
+        watch.lap(times.phases, "commit")
         changed = self._go(answer)
         if not self._in_step:
             pulled = self._pull_cold(next_keys, 0)
@@ -254,9 +253,7 @@ class Worker:
             self._await_pull(pulled, self._cold_of(next_keys), self._committed)
         self._is_complete = self._is_complete and changed is not None
         self.is_current = self._is_complete
-        times.push_s += pushed - started
-        times.commit_s += committed - pushed
-        times.update_s += time.monotonic() - committed
+        watch.lap(times.phases, "update")
         times.hot_keys, times.cold_keys = len(index), len(step.keys) - len(index)
         times.packets = packing.count
 

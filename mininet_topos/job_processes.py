@@ -91,6 +91,13 @@ class JobProcesses:
             return process
         return self._network.processes[name]
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """The processes that run now, by name."""
+        names = (CONTROLLER, SCHEDULER, SERVER, *self.workers, *self._switches)
+        running = {name: self[name] for name in names if name not in self._down}
+        return {name: each.pid for name, each in running.items() if each.running}
+
     def start(self, name: str, *, again: bool = False) -> SupervisedProcess:
         """Start a process; `again` says that it takes the place of one that died."""
         name = self._named(name)

@@ -24,6 +24,7 @@ from mininet_topos.job_processes import JobProcesses
 from mininet_topos.options import RunOptions
 from mininet_topos.plan import Plan
 from mininet_topos.processes import Event, SupervisedProcess
+from mininet_topos.processors import ProcessorMeter
 from mininet_topos.star import network_of
 from workloads.training import AUDIT_FOLDER
 
@@ -54,6 +55,7 @@ class ModeResult:
     switch_answers: list[bool] = field(default_factory=list)
     timeline: list[tuple[float, int]] = field(default_factory=list)
     faults: list[Injected] = field(default_factory=list)
+    processors: dict[str, Any] = field(default_factory=dict)
     audit: AuditResult | None = None
 
 
@@ -121,9 +123,11 @@ class ModeRun:
         for name in job.workers:
             job.release(name)
         injector.begin()
+        meter = ProcessorMeter(job.pids)
         while not self._is_finished(job) or not injector.is_quiet:
             injector.tick()
             job.check()
+            meter.look(job.pids)
             try:
                 event = self._events.get(timeout=POLL_S)
             except queue.Empty:
@@ -136,6 +140,7 @@ class ModeRun:
             if event.kind == "commit":
                 self.result.timeline.append((injector.now_s, event.fields["round"] + 1))
             on_progress(len(self.result.commits))
+        self.result.processors = meter.as_fields()
 
     def _change_hot_set(self, event: Event, job: JobProcesses) -> None:
         """Give the job other hot keys when the round of the option begins."""

@@ -44,6 +44,25 @@ class Timeline:
 
 
 @dataclass(frozen=True)
+class Processors:
+    """What the processors did while a mode trained; None where the kernel did not count it.
+
+    Attributes:
+        count: of processors.
+        watched_s: seconds that are counted.
+        busy_s: of all processors together, whoever used them.
+        some_s: during which some task waited for a processor.
+        used_s: process → seconds on a processor, and ready but waiting for one.
+    """
+
+    count: int
+    watched_s: float
+    busy_s: float | None
+    some_s: float | None
+    used_s: dict[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
 class FaultRecord:
     """Something that was killed or cut; None for what did not happen any more."""
 
@@ -61,14 +80,23 @@ class ModeRecord:
 
     `traffic_bytes` and `traffic_packets` map a link (`server`, `worker1`, …) to its total over the
     run in each of `DIRECTIONS`; `phases_s` maps a phase to its seconds in each round,
-    `server_phases_s` in each commit at the server.
+    `server_phases_s` in each commit at the server; `…busy_s` and `…waited_s` are those of them on
+    a processor, and ready but waiting for one; `phases_least_s` and `phases_most_s` are those of
+    the workers for which the phase took least and most.
     """
 
     model_sha256: str
     round_s: list[float]
     round_s_median: float
     phases_s: dict[str, list[float]]
+    phases_busy_s: dict[str, list[float]]
+    phases_waited_s: dict[str, list[float]]
+    phases_least_s: dict[str, list[float]]
+    phases_most_s: dict[str, list[float]]
     server_phases_s: dict[str, list[float]]
+    server_phases_busy_s: dict[str, list[float]]
+    server_phases_waited_s: dict[str, list[float]]
+    processors: Processors | None
     traffic_bytes: Traffic
     traffic_packets: Traffic
     quality: Quality | None
@@ -89,6 +117,7 @@ class Setup:
     workers: int
     rounds: int
     consistency: str
+    framework: str
     libra_version: str | None
     started: str | None
     target: str | None
@@ -161,6 +190,7 @@ def _setup(root: JsonNode) -> Setup:
         workers=root.get("workers").integer(1),
         rounds=root.get("rounds").integer(1),
         consistency=_text(root, "consistency") or "bsp",
+        framework=_text(root, "framework") or "numpy",
         libra_version=_text(root, "libra_version"),
         started=_text(root, "started"),
         target=_text(root, "target"),
@@ -190,7 +220,14 @@ def _mode(node: JsonNode) -> ModeRecord:
         round_s=round_s,
         round_s_median=statistics.median(round_s) if median_s is None else median_s,
         phases_s=_phases(node, "phases_s"),
+        phases_busy_s=_phases(node, "phases_busy_s"),
+        phases_waited_s=_phases(node, "phases_waited_s"),
+        phases_least_s=_phases(node, "phases_least_s"),
+        phases_most_s=_phases(node, "phases_most_s"),
         server_phases_s=_phases(node, "server_phases_s"),
+        server_phases_busy_s=_phases(node, "server_phases_busy_s"),
+        server_phases_waited_s=_phases(node, "server_phases_waited_s"),
+        processors=_processors(node.optional("processors")),
         traffic_bytes=_traffic(node, "bytes"),
         traffic_packets=_traffic(node, "packets"),
         quality=_quality(quality) if quality else None,
@@ -209,6 +246,22 @@ def _mode(node: JsonNode) -> ModeRecord:
 
 def _phases(node: JsonNode, name: str) -> dict[str, list[float]]:
     return {phase: times.numbers() for phase, times in _fields(node, name).items()}
+
+
+def _processors(node: JsonNode | None) -> Processors | None:
+    if node is None:
+        return None
+    pressure = node.optional("pressure")
+    return Processors(
+        count=node.get("count").integer(1),
+        watched_s=node.get("watched_s").number(),
+        busy_s=_number(node, "busy_s"),
+        some_s=_number(pressure, "some_s") if pressure else None,
+        used_s={
+            name: (each.get("busy_s").number(), each.get("waited_s").number())
+            for name, each in _fields(node, "processes").items()
+        },
+    )
 
 
 def _timeline(node: JsonNode | None) -> Timeline | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from importlib import metadata
 from typing import Any
@@ -27,8 +27,8 @@ from workloads.workload import Workload
 SCHEMA = 1
 PHASES = ("compute", "push", "commit", "update")
 """Of a round at a worker."""
-SERVER_PHASES = ("drain", "apply", "update")
-"""Of a commit at the server, within the workers' `commit`."""
+SERVER_PHASES = ("gather", "drain", "apply", "update")
+"""Of a commit at the server; all but the first are within the workers' `commit`."""
 REPORTED_VERSIONS = ("numpy", "pyzmq", "finsy", "scapy", "mininet")
 
 
@@ -101,7 +101,6 @@ def mode_summary(
     """One entry of `modes`."""
     rounds = [list(result.rounds[index].values()) for index in sorted(result.rounds)]
     slowest = [max(round_, key=_round_s) for round_ in rounds]
-    phases = {phase: [worker[f"{phase}_s"] for worker in slowest] for phase in PHASES}
     round_s = [_round_s(worker) for worker in slowest]
     names = {"ps0": "server"} | {
         f"w{rank}": f"worker{rank + 1}" for rank in range(len(result.traffic) - 1)
@@ -112,10 +111,10 @@ def mode_summary(
         "model_sha256": _model_sha256(result, workload),
         "round_s": round_s,
         "round_s_median": statistics.median(round_s),
-        "phases_s": phases,
-        "server_phases_s": {
-            phase: [commit[f"{phase}_s"] for commit in commits] for phase in SERVER_PHASES
-        },
+        **_phases("", slowest, PHASES),
+        **_range(rounds),
+        **_phases("server_", commits, SERVER_PHASES),
+        "processors": result.processors,
         "bytes": {
             name: {"to_switch": link.to_switch.bytes, "from_switch": link.to_host.bytes}
             for name, link in links.items()
@@ -156,9 +155,38 @@ def _model_sha256(result: ModeResult, workload: Workload) -> str:
     return model_sha256(parameters)
 
 
+def _phases(
+    whose: str, told: list[dict[str, Any]], names: Sequence[str]
+) -> dict[str, dict[str, list[float]]]:
+    """What a process told of the phases of each round: as they passed, busy, and waiting."""
+    return {
+        f"{whose}phases{kind}_s": {
+            name: [each["phases"][field].get(name, 0.0) for each in told]
+            for name in names
+            if any(name in each["phases"][field] for each in told)
+        }
+        for kind, field in (("", "elapsed_s"), ("_busy", "busy_s"), ("_waited", "waited_s"))
+    }
+
+
+def _range(rounds: list[list[dict[str, Any]]]) -> dict[str, dict[str, list[float]]]:
+    """The least and the most seconds of a phase at any worker, in each round."""
+
+    def picked(pick: Callable[[Iterator[float]], float]) -> dict[str, list[float]]:
+        return {
+            phase: [
+                pick(each["phases"]["elapsed_s"].get(phase, 0.0) for each in told)
+                for told in rounds
+            ]
+            for phase in PHASES
+        }
+
+    return {"phases_least_s": picked(min), "phases_most_s": picked(max)}
+
+
 def _round_s(worker: dict[str, Any]) -> float:
     """Seconds of a round at a worker."""
-    return float(sum(worker[f"{phase}_s"] for phase in PHASES))
+    return float(sum(worker["phases"]["elapsed_s"].values()))
 
 
 def quality(

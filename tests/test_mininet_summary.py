@@ -40,10 +40,19 @@ def workload() -> Workload:
     return Workload.open(DATASET, "lr", seed=1, workers=2, batch_size=16)
 
 
+def phases(**elapsed_s: float) -> dict[str, Any]:
+    """Phases half of which a process was on a processor, and a quarter of which it waited."""
+    parts = {"elapsed_s": 1.0, "busy_s": 0.5, "waited_s": 0.25}
+    return {
+        part: {phase: share * seconds for phase, seconds in elapsed_s.items()}
+        for part, share in parts.items()
+    }
+
+
 def push(hot: int, cold: int, packets: int, *, slow: float = 1.0) -> dict[str, Any]:
     """A worker's round."""
     return {
-        "compute_s": 0.5 * slow, "push_s": 0.25 * slow, "commit_s": 0.125, "update_s": 0.0625,
+        "phases": phases(compute=0.5 * slow, push=0.25 * slow, commit=0.125, update=0.0625),
         "hot_keys": hot, "cold_keys": cold, "packets": packets, "loss": 0.5,
     }  # fmt: skip
 

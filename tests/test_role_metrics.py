@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from host_stack.commit import Commit
 from host_stack.errors import BadInput
 from host_stack.push import HotPush
+from host_stack.stopwatch import Phases
 from host_stack.worker import RoundTimes
 from tests.controller_process import free_port
 from tests.host_support import ScriptedTransport
@@ -46,11 +47,13 @@ def test_a_worker_tells_its_rounds_and_packets() -> None:
     for step in range(2):
         hot.stats.packets += 10
         hot.stats.retransmissions += 1
-        metrics.pushed(step, 0.5, RoundTimes(push_s=1.0, hot_keys=30, cold_keys=10), worker)
+        phases = Phases({"compute": 0.5, "push": 1.0}, {}, {"push": 0.25})
+        metrics.pushed(step, RoundTimes(phases, hot_keys=30, cold_keys=10), worker)
     found = scraped(address)
     assert found["libra_worker_steps_total", "3"] == 2
     assert found["libra_worker_seconds_total", "compute"] == 1.0
     assert found["libra_worker_seconds_total", "push"] == 2.0
+    assert found["libra_worker_waited_seconds_total", "push"] == 0.5
     assert found["libra_worker_gradients_total", "hot"] == 60
     assert found["libra_worker_gradients_total", "cold"] == 20
     assert found["libra_worker_packets_total", "sent"] == 20
@@ -65,11 +68,13 @@ def test_a_server_tells_its_commits_and_counters() -> None:
     metrics, address = ServerMetrics(JOB), f"127.0.0.1:{free_port()}"
     serve(metrics.registry, address)
     for round_ in range(3):
-        commit = Commit(round_, 2, 0.5, 0.25, 0.125, 7, 6, 50, (1, 1, 1, 1), 40)
+        phases = Phases({"drain": 0.5, "apply": 0.25, "update": 0.125}, {}, {"drain": 0.125})
+        commit = Commit(round_, 2, phases, 7, 6, 50, (1, 1, 1, 1), 40)
         metrics.committed(commit, {"cold_keys": 9 * (round_ + 1)})
     found = scraped(address)
     assert found["libra_server_rounds_total", "1"] == 3
     assert found["libra_server_seconds_total", "drain"] == 1.5
+    assert found["libra_server_waited_seconds_total", "drain"] == 0.375
     assert found["libra_server_rows_total", "drained"] == 21
     assert found["libra_server_keys_total", "1"] == 150
     assert found["libra_server_events_total", "cold_keys"] == 27

@@ -14,6 +14,8 @@ from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.worker import RoundTimes, Worker
 
+_WAITED = "Of the seconds in each phase, those that the process was ready and had no processor."
+
 
 def serve(registry: CollectorRegistry, address: str) -> None:
     """Serve http://HOST:PORT/metrics as long as the process lives.
@@ -37,6 +39,7 @@ class WorkerMetrics:
         self._labels = (str(job.job), str(rank))
         self._steps = self._counter("steps", "Steps that were pushed and let go on.")
         self._seconds = self._counter("seconds", "Seconds in each phase of a round.", "phase")
+        self._waited = self._counter("waited_seconds", _WAITED, "phase")
         self._gradients = self._counter("gradients", "Gradients pushed, hot and cold.", "path")
         self._packets = self._counter("packets", "GRADs by what became of them.", "fate")
         self._fetched = self._counter("fetched_rows", "Rows whose UPDATE was missed.")
@@ -55,13 +58,14 @@ class WorkerMetrics:
         names = ("job", "worker")
         return Gauge(f"libra_worker_{name}", text, names, registry=self.registry)
 
-    def pushed(self, step: int, compute_s: float, times: RoundTimes, worker: Worker) -> None:
+    def pushed(self, step: int, times: RoundTimes, worker: Worker) -> None:
         """Count a step that a worker has made."""
         at = self._labels
         self._steps.labels(*at).inc()
-        self._seconds.labels(*at, "compute").inc(compute_s)
-        for phase in ("push", "commit", "update"):
-            self._seconds.labels(*at, phase).inc(getattr(times, f"{phase}_s"))
+        for phase, seconds in times.phases.elapsed_s.items():
+            self._seconds.labels(*at, phase).inc(seconds)
+        for phase, seconds in times.phases.waited_s.items():
+            self._waited.labels(*at, phase).inc(seconds)
         self._gradients.labels(*at, "hot").inc(times.hot_keys)
         self._gradients.labels(*at, "cold").inc(times.cold_keys)
         self._fetched.labels(*at).inc(times.fetched_rows)
@@ -89,6 +93,7 @@ class ServerMetrics:
         self._job = str(job.job)
         self._rounds = self._counter("rounds", "Rounds that were committed.")
         self._seconds = self._counter("seconds", "Seconds in each phase of a commit.", "phase")
+        self._waited = self._counter("waited_seconds", _WAITED, "phase")
         self._rows = self._counter("rows", "Rows that were drained, and such that changed.", "kind")
         self._keys = self._counter("keys", "Keys that commits have touched.")
         names = ("job",)
@@ -107,8 +112,10 @@ class ServerMetrics:
     def committed(self, commit: Commit, statistics: Mapping[str, int]) -> None:
         """Count a commit; `statistics` are those of `Server.statistics`."""
         self._rounds.labels(self._job).inc()
-        for phase in ("drain", "apply", "update"):
-            self._seconds.labels(self._job, phase).inc(getattr(commit, f"{phase}_s"))
+        for phase, seconds in commit.phases.elapsed_s.items():
+            self._seconds.labels(self._job, phase).inc(seconds)
+        for phase, seconds in commit.phases.waited_s.items():
+            self._waited.labels(self._job, phase).inc(seconds)
         self._rows.labels(self._job, "drained").inc(commit.drained_rows)
         self._rows.labels(self._job, "changed").inc(commit.changed_rows)
         self._keys.labels(self._job).inc(commit.keys)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from host_stack.fixedpoint import FloatArray
 from host_stack.job import Job
 from host_stack.placement import Keys
 from host_stack.probe import probe
+from host_stack.stopwatch import Phases, Stopwatch
 from host_stack.torch import LibraOptimizer, connected, dense_parameters, join_group
 from workloads import options as opt
 from workloads.snapshots import Snapshots
@@ -103,18 +103,19 @@ def _train_rounds(
     if keep is not None:
         keep.save(0, trainer.net.dense())
     for round_ in range(training.rounds):
-        started = time.monotonic()
-        optimizer.zero_grad()
-        loss = trainer.net.loss(batch)
-        loss.backward()
-        is_last = round_ + 1 == training.rounds
-        if not is_last:
-            batch = trainer.batch(round_ + 1)
-            optimizer.prefetch({"rows": batch.features})
-        computed = time.monotonic()
+        computed = Phases()
+        with Stopwatch() as watch:
+            optimizer.zero_grad()
+            loss = trainer.net.loss(batch)
+            loss.backward()
+            is_last = round_ + 1 == training.rounds
+            if not is_last:
+                batch = trainer.batch(round_ + 1)
+                optimizer.prefetch({"rows": batch.features})
+            watch.lap(computed, "compute")
         optimizer.step()
-        times = asdict(optimizer.times)
-        emit("round", round=round_, compute_s=computed - started, loss=loss.item(), **times)
+        optimizer.times.phases.add(computed)
+        emit("round", round=round_, loss=loss.item(), **asdict(optimizer.times))
         if keep is not None and (is_last or (round_ + 1) % training.evaluate_every == 0):
             keep.save(round_ + 1, trainer.net.dense())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from host_stack.job import Job
 from host_stack.placement import Keys
 from host_stack.probe import probe
 from host_stack.progress import BSP, Consistency
+from host_stack.stopwatch import Phases, Stopwatch
 from host_stack.worker import Worker
 from workloads.holds import Holds
 from workloads.role_metrics import WorkerMetrics, serve
@@ -82,23 +82,24 @@ def _train_round(
     metrics: WorkerMetrics,
 ) -> None:
     """One round of this worker; raises `Moved` where the server goes on at another one."""
-    started = time.monotonic()
-    keys = workload.keys(rank, round_)
-    if not worker.is_current:
-        worker.fetch(keys)
-    values = worker.parameters[keys.astype(np.int64)]
-    gradient, loss = workload.gradient(rank, round_, keys, values)
-    last = round_ + 1 == training.rounds
-    next_keys = keys[:0] if last else workload.keys(rank, round_ + 1)
-    computed = time.monotonic()
+    computed = Phases()
+    with Stopwatch() as watch:
+        keys = workload.keys(rank, round_)
+        if not worker.is_current:
+            worker.fetch(keys)
+        values = worker.parameters[keys.astype(np.int64)]
+        gradient, loss = workload.gradient(rank, round_, keys, values)
+        last = round_ + 1 == training.rounds
+        next_keys = keys[:0] if last else workload.keys(rank, round_ + 1)
+        watch.lap(computed, "compute")
     times = worker.push_round(round_, keys, gradient, next_keys)
-    metrics.pushed(round_, computed - started, times, worker)
+    times.phases.add(computed)
+    metrics.pushed(round_, times, worker)
     emit(
         "round",
         job=worker.job,
         epoch=worker.incarnation.epoch,
         round=round_,
-        compute_s=computed - started,
         loss=loss,
         **asdict(times),
     )
