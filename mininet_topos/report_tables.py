@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from mininet_topos import formats
 from mininet_topos.run_record import DIRECTIONS, ModeRecord, RunRecord
-from planner.round_model import measured_s, predict_mode
+from planner.round_model import measured_s, predict_mode, unpredictable
 
 _ABSENT = "–"
 _HIGHER_IS_BETTER = {"auc"}
@@ -141,17 +141,21 @@ def _time(value_s: float) -> Figure:
 
 
 def _prediction_rows(record: RunRecord, modes: Sequence[ModeRecord]) -> list[str]:
-    """The time from commit to commit, measured and as bytes and rates of links predict it."""
-    if not record.setup.link_mbps or record.setup.consistency != "bsp":
+    """The time from commit to commit, measured and as the planner predicts it."""
+    if not record.setup.link_mbps or unpredictable(record) is not None:
         return []
     if not all("server" in mode.traffic_bytes for mode in modes):
         return []
-    predicted = [predict_mode(record, mode)[1].round_s for mode in modes]
-    cells = [(None, formats.seconds(value_s)) for value_s in predicted]
+    predicted = [predict_mode(record, mode)[1] for mode in modes]
     return [
         _row("from commit to commit, median", [_time(measured_s(mode)) for mode in modes]),
-        _row("… predicted from bytes and rates of links", cells),
+        _row("… predicted from links and work", [_unmarked(each.round_s) for each in predicted]),
+        _row("… if nobody waited for processors", [_unmarked(each.free_s) for each in predicted]),
     ]
+
+
+def _unmarked(value_s: float) -> Figure:
+    return None, formats.seconds(value_s)
 
 
 def _percentile_95(values: Sequence[float]) -> float:

@@ -12,9 +12,11 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from controller.outputs import check_file, check_folder
 from mininet_topos import formats
-from planner.errors import PlanError
 from planner.from_run import ModePrediction, as_fields, in_words, load_run, predict_run
+from planner.plots import draw_rounds
+from planner.round_model import LinkRates
 from planner.sweeping import axis
 from planner.units import parse_rate_bps, rate_text
 
@@ -27,22 +29,27 @@ def from_run(
         str | None,
         typer.Option(help="Also predict for links of these rates: 5M,50M or 1M:100M:5."),
     ] = None,
+    out: Annotated[Path | None, typer.Option(help="Draw a plot into this folder.")] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all figures here.")
     ] = None,
 ) -> None:
-    """Predict the time of a round from a run's bytes, its computation and the rate of its links.
+    """Predict the time of a round from a run's bytes, the work of its processes and its links.
 
-    Prints the prediction beside the measurement. The difference is what is neither link nor
-    known computation.
+    Prints the prediction beside the measurement, and what it would be if no process waited for a
+    processor. The difference is what is neither link nor known work.
     """
-    if json_path is not None and (json_path.is_dir() or not json_path.parent.is_dir()):
-        raise PlanError(f"--json {json_path}: it must be a file in a folder that exists")
+    check_file("--json", json_path)
+    check_folder("--out", out)
     rates = axis(bandwidth, "--bandwidth", parse_rate_bps) if bandwidth else []
     record = load_run(run)
     predictions = predict_run(record, rates)
     console = Console()
     _show(predictions, console)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        draw_rounds(predictions, out / "rounds.png")
+        console.print(f"plot: {out / 'rounds.png'}", markup=False, highlight=False, soft_wrap=True)
     if json_path is not None:
         found = {"run": str(run), "workers": record.setup.workers, **as_fields(predictions)}
         json_path.write_text(json.dumps(found, indent=2) + "\n")
@@ -50,7 +57,7 @@ def from_run(
 
 def _show(predictions: Sequence[ModePrediction], console: Console) -> None:
     table = Table(box=SIMPLE, pad_edge=False)
-    for column in ("mode", "link", "measured", "predicted", "difference", "from … to"):
+    for column in ("mode", "link", "measured", "predicted", "difference", "none waits"):
         table.add_column(column, no_wrap=True)
     for each in predictions:
         label = formats.mode_label(each.name)
@@ -58,11 +65,11 @@ def _show(predictions: Sequence[ModePrediction], console: Console) -> None:
             is_here = time is each.here
             table.add_row(
                 label if is_here else "",
-                rate_text(time.rate_bps),
+                _rates_text(time.rates),
                 formats.seconds(each.measured_s) if is_here else "",
                 formats.seconds(time.round_s),
                 f"{each.error:+.1%}" if is_here else "",
-                f"{formats.seconds(time.low_s)} … {formats.seconds(time.high_s)}",
+                formats.seconds(time.free_s),
             )
     console.print(table)
     for each in predictions:
@@ -80,3 +87,9 @@ def _show(predictions: Sequence[ModePrediction], console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def _rates_text(rates: LinkRates) -> str:
+    """Of links, for people; the slowest worker's only if it is another one."""
+    server, worker = rate_text(rates.server_bps), rate_text(rates.worker_bps)
+    return server if server == worker else f"{server}, slowest {worker}"

@@ -11,10 +11,19 @@ from host_stack.jsonfile import read_json_object
 from mininet_topos import formats
 from mininet_topos.run_record import ModeRecord, RunRecord, parse_run
 from planner.errors import PlanError
-from planner.round_model import RoundProfile, RoundTime, measured_s, predict, predict_mode
+from planner.round_model import (
+    LinkRates,
+    RoundProfile,
+    RoundTime,
+    measured_s,
+    predict,
+    predict_mode,
+    unpredictable,
+)
 
 CLOSE = 0.15
-"""Share of the measurement within which a prediction is called close."""
+"""Share of the measurement within which a prediction is called close; a share of a round that
+processes waited for processors is called the bottleneck from there on."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,25 @@ class ModePrediction:
         return measured_s(self.mode)
 
     @property
+    def waiting(self) -> float:
+        """The share of the predicted round by which waiting for processors makes it longer."""
+        return 1 - self.here.free_s / self.here.round_s
+
+    @property
+    def processors(self) -> dict[str, float] | None:
+        """How many there were, and how busy: in all, and with the run; None if not counted."""
+        found = self.mode.processors
+        if found is None or found.busy_s is None or not found.watched_s:
+            return None
+        time_s = found.count * found.watched_s
+        own_s = sum(busy_s for busy_s, _ in found.used_s.values())
+        return {
+            "count": found.count,
+            "busy_share": found.busy_s / time_s,
+            "own_share": own_s / time_s,
+        }
+
+    @property
     def error(self) -> float:
         """Of the prediction, as a share of the measurement; negative if it is too short."""
         return self.here.round_s / self.measured_s - 1
@@ -59,17 +87,11 @@ def load_run(path: Path) -> RunRecord:
 def predict_run(record: RunRecord, rates_bps: Sequence[float] = ()) -> list[ModePrediction]:
     """Predict every mode, on the links of the run and on those of other rates.
 
-    Raises `PlanError` if the run is none of synchronous rounds, or lacks the rate or the bytes of
-    its links.
+    Raises `PlanError` if rounds of this kind are not modelled, or if the run lacks the rates or
+    the bytes of its links.
     """
-    setup = record.setup
-    if setup.consistency != "bsp":
-        raise PlanError(
-            f"workers of this run were kept in step by {setup.consistency}: only rounds that end "
-            "with a barrier (bsp) can be predicted"
-        )
-    if not setup.link_mbps:
-        raise PlanError("this run does not say the rate of its links")
+    if (reason := unpredictable(record)) is not None:
+        raise PlanError(reason)
     return [
         _predict_mode(record, name, record.modes[name], rates_bps)
         for name in formats.mode_order(list(record.modes))
@@ -80,7 +102,7 @@ def _predict_mode(
     record: RunRecord, name: str, mode: ModeRecord, rates_bps: Sequence[float]
 ) -> ModePrediction:
     profile, here = predict_mode(record, mode)
-    others = [predict(profile, rate) for rate in rates_bps]
+    others = [predict(profile, LinkRates.all(rate)) for rate in rates_bps]
     return ModePrediction(name, mode, profile, here, others)
 
 
@@ -94,6 +116,15 @@ def as_fields(predictions: Sequence[ModePrediction]) -> dict[str, Any]:
                 **each.here.as_fields(),
                 "error": each.error,
                 "bytes": asdict(each.profile.traffic),
+                "first_share": each.profile.first_share,
+                "work_s": {
+                    who: {phase: asdict(work) for phase, work in works.items()}
+                    for who, works in (
+                        ("worker", each.profile.worker),
+                        ("server", each.profile.server),
+                    )
+                },
+                "processors": each.processors,
                 "other_links": [other.as_fields() for other in each.elsewhere],
             }
             for each in predictions
@@ -112,27 +143,42 @@ def _speedup(predictions: Sequence[ModePrediction]) -> dict[str, Any] | None:
         "predicted": base.here.round_s / libra.here.round_s,
         "measured": base.measured_s / libra.measured_s,
         "other_links": [
-            {"link_mbps": slow.rate_bps / 1e6, "predicted": slow.round_s / fast.round_s}
+            {"link_mbps": slow.rates.server_bps / 1e6, "predicted": slow.round_s / fast.round_s}
             for slow, fast in zip(base.elsewhere, libra.elsewhere, strict=True)
         ],
     }
 
 
 def in_words(each: ModePrediction) -> str:
-    """What a prediction says of a mode's bottleneck, in a sentence."""
-    parts = {name: part for name, part in each.here.parts_s.items() if part > 0}
+    """What a prediction says of a mode's bottleneck, in sentences."""
+    here = each.here
+    parts = {name: part for name, part in here.parts_s.items() if part > 0}
     longest = max(parts, key=parts.__getitem__)
-    label = formats.mode_label(each.name)
-    links_s = sum(part for name, part in each.here.parts_s.items() if name not in _PROCESSOR)
-    if each.error < -CLOSE:
-        return (
-            f"{label}: rounds take longer than links and known computation explain; processors, "
-            "or time-outs after losses, are the bottleneck"
-        )
-    return (
-        f"{label}: links take {links_s / each.here.round_s:.0%} of a round, the longest part is "
+    head = f"{formats.mode_label(each.name)}: "
+    if each.waiting > CLOSE:
+        head += "processors are the bottleneck; "
+    said = [
+        f"{head}links take {here.links_s / here.round_s:.0%} of a round, the longest part is "
         f"{longest} ({formats.seconds(parts[longest])})"
-    )
+    ]
+    if each.waiting >= _WORTH_SAYING:
+        most = max(here.waits_s, key=here.waits_s.__getitem__)
+        said.append(
+            f"processes wait for a processor for {each.waiting:.0%} of it, most in {most} "
+            f"({formats.seconds(here.waits_s[most])}): with one for each a round takes "
+            f"{formats.seconds(here.free_s)}"
+        )
+    if each.error < -CLOSE:
+        said.append(
+            "it takes longer than links and the work of processes explain: time-outs after losses, "
+            "or processes that wait for each other while they wait for a processor"
+        )
+    if (used := each.processors) is not None:
+        said.append(
+            f"{used['count']} processors were busy {used['busy_share']:.0%} of the time, "
+            f"{used['own_share']:.0%} with this run"
+        )
+    return ". ".join(text[0].upper() + text[1:] for text in said) + "."
 
 
-_PROCESSOR = ("compute", "apply")
+_WORTH_SAYING = 0.02

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from mininet_topos.formats import mode_label
 from mininet_topos.plot_style import COLOURS, DPI, INK, grid, style
+from planner.from_run import ModePrediction
 from planner.question import Answer
 from planner.sweeping import Sweep
 from planner.units import rate_text
@@ -103,6 +106,42 @@ def draw_sweep(sweep: Sweep, target: float, path: Path) -> None:
         if len(picked) > 1:
             panel.legend(loc="best")
         _save(figure, path)
+
+
+def draw_rounds(predictions: Sequence[ModePrediction], path: Path) -> None:
+    """Draw what the predicted round of each mode is made of, beside the measured one."""
+    with style():
+        figure, axes = grid(1, 1, 1.2 + 0.8 * len(predictions))
+        panel = axes[0][0]
+        rows = np.arange(len(predictions))
+        left_ms = np.zeros(len(predictions))
+        for colour, (label, names) in zip(COLOURS, _STACKED.items(), strict=False):
+            parts_s = [sum(each.here.parts_s[name] for name in names) for each in predictions]
+            wide_ms = 1e3 * np.array(parts_s)
+            panel.barh(rows, wide_ms, 0.55, left=left_ms, color=colour, label=label)
+            left_ms += wide_ms
+        for style_, label, values_s in (
+            ("-", "measured", [each.measured_s for each in predictions]),
+            (":", "predicted if none waits", [each.here.free_s for each in predictions]),
+        ):
+            at_ms = 1e3 * np.array(values_s)
+            panel.vlines(at_ms, rows - 0.4, rows + 0.4, color=INK, lw=2, ls=style_, label=label)
+        panel.set_yticks(rows, [mode_label(each.name) for each in predictions])
+        panel.invert_yaxis()
+        panel.set_xlabel("predicted time of a round (ms)")
+        panel.grid(axis="y", visible=False)
+        figure.legend(loc="outside lower center", ncols=4)
+        _save(figure, path)
+
+
+_STACKED = {
+    "compute": ("compute",),
+    "values and pushes, which overlap": ("values", "push", "overlap"),
+    "requests for values": ("ask",),
+    "drain": ("drain",),
+    "apply": ("apply",),
+    "updates": ("update",),
+}
 
 
 def _curve_label(values: dict[str, float], sizes: dict[str, int]) -> str:

@@ -1,132 +1,149 @@
-"""What a round of `libra run` takes on links of a rate, from its bytes and its processor time.
+"""What a round of `libra run` takes on links of some rates, from its bytes and its processes.
 
-Bytes are those that the links of a run counted. Seconds of a round under BSP, N workers:
+Bytes are those that the links of a run counted (`RoundBytes`); of a process, the run measured how
+long it was on a processor in a phase, and how long it was ready and waited for one. A part of a
+round takes as long as its link or its process, whichever is slower. Seconds of a round under BSP:
 
-    compute + max(f·values + push, values + own) + drain + apply + update
+    compute + values + push + ask + drain + apply + update
 
-- push: what the server's link receives while gradients are pushed; own: what a worker's link sends;
-- drain: DRAINED packets, and what the server's drain took beyond its bytes;
-- update: UPDATE packets, which the network copies;
-- values: answers to the pulls of all workers, at the server's link. A worker that has its own goes
-  on at once. If answers leave one after the other, the first one has them after a share f = 1/N of
-  the time; if links are shared fairly, all have them at its end, f = 1. Both are given as bounds.
-  Answers alone come in between, and the middle is taken. UPDATEs, which the server paces, hold all
-  answers up alike: as far as they last as long as an answer, f = 1.
+- values: answers to the pulls of all workers, at the server's link, and what a worker does with
+  its own, which comes last;
+- push: what the server's link receives, at least what a worker's link sends, what a worker does
+  for it, and what the server does until it has everything;
+- ask: requests for the next values, which a worker sends when its push is acknowledged;
+- drain: DRAINED packets, at least what the server does, and what neither explains;
+- update: UPDATE packets, which the network copies, at least what the server does to send them.
+
+A worker that has its values goes on at once, so values and pushes overlap: those who begin last
+push over their own links, and the first ones at the server's since a share f of the time of all
+values. If answers leave one after the other, f = 1/N; if links are shared fairly, all end at once
+and f = 1. Both are given as bounds. In between, f follows from how far apart the workers of the
+run got their values.
+
+Every round is predicted twice: with what processes waited for a processor in the run, and `free`,
+as if each had one.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from controller.byte_model import UDP_FRAME_BYTES
-from host_stack.codec import HEADER, Codec
-from host_stack.layout import BITMAP_LANES, Layout
 from mininet_topos.run_record import ModeRecord, RunRecord
 from planner.errors import PlanError
+from planner.round_bytes import RoundBytes
 from planner.units import above_0
 
+WORKER_PHASES = ("compute", "push", "update")
+SERVER_PHASES = ("gather", "drain", "apply", "update")
 _DEFAULT_LANES = 32
+_FRAMEWORK = "numpy"
 
 
 @dataclass(frozen=True)
-class RoundBytes:
-    """Bytes of a round, headers included, and who sends them.
+class LinkRates:
+    """The rates that count, bit/s: of the server's link, and of the slowest worker's."""
 
-    Attributes:
-        workers: N.
-        own: what a worker's link sends while gradients are pushed: GRADs, pushes, pull requests.
-        push: what of it the server's link receives, of all workers.
-        drained: sums that the switch gives the server.
-        update: new values of hot keys, sent once.
-        cold_down: new values of cold keys, to one worker.
-    """
+    server_bps: float
+    worker_bps: float
 
-    workers: int
-    own: float
-    push: float
-    drained: float
-    update: float
-    cold_down: float
-
-    @property
-    def values(self) -> float:
-        """Answers to the pulls of all workers."""
-        return self.workers * self.cold_down
+    def __post_init__(self) -> None:
+        above_0("rate of the server's link", self.server_bps)
+        above_0("rate of the workers' links", self.worker_bps)
 
     @classmethod
-    def of(cls, mode: ModeRecord, lanes: int) -> RoundBytes:
-        """The bytes of a mode of a run, as its links counted them.
+    def all(cls, rate_bps: float) -> LinkRates:
+        """Of links that are all alike."""
+        return cls(rate_bps, rate_bps)
 
-        GRADs, which a switch that knows the job keeps, are told from cold pushes by their number,
-        values from UPDATEs by the difference between the server's link and a worker's. Nobody
-        asks for values after the last round, which the mean of the others makes good.
+    @classmethod
+    def of(cls, record: RunRecord) -> LinkRates:
+        """Those of a run. Raises `PlanError` if it does not say them."""
+        setup = record.setup
+        rates = {name: 1e6 * mbps for name, mbps in setup.links_mbps.items()}
+        if not rates and setup.link_mbps:
+            return cls.all(1e6 * setup.link_mbps)
+        if "server" not in rates or len(rates) < 2:
+            raise PlanError("this run does not say the rate of its links")
+        return cls(rates.pop("server"), min(rates.values()))
 
-        Raises:
-            PlanError: the run has not counted the bytes of its links.
-        """
-        rounds = len(mode.round_s)
-        links = dict(mode.traffic_bytes)
-        server = links.pop("server", None)
-        if server is None or not links:
-            raise PlanError("this run has no bytes of the links of server and workers")
-        workers = len(links)
-        up, down = (
-            statistics.fmean(link[way] for link in links.values()) / rounds
-            for way in ("to_switch", "from_switch")
-        )
-        received, sent = server["from_switch"] / rounds, server["to_switch"] / rounds
-        packets = mode.packets_per_push.mean if mode.packets_per_push else 0.0
-        resent = (mode.retransmissions or 0) / (workers * rounds)
-        grads = (packets + resent) * _grad_bytes(lanes)
-        acks = packets * (UDP_FRAME_BYTES + HEADER.itemsize)
-        at_server = packets > 0 and not mode.counters.get("aggregated", 0)
-        if at_server:
-            sent -= workers * acks
-        pushed = workers * (up if at_server else max(up - grads, 0.0))
-        keeps = packets > 0 and not at_server
-        values = max(sent - (down - acks), 0.0) / (workers - 1) if workers > 1 else 0.0
-        return cls(
-            workers=workers,
-            own=up,
-            # What a full queue dropped has left a worker, and was never received.
-            push=min(pushed, received),
-            drained=max(received - pushed, 0.0) if keeps else 0.0,
-            update=max(sent - workers * values, 0.0),
-            cold_down=values * rounds / max(rounds - 1, 1),
-        )
+
+@dataclass(frozen=True)
+class Work:
+    """Seconds of a process in a phase: on a processor, and ready but waiting for one."""
+
+    busy_s: float = 0.0
+    waited_s: float = 0.0
+
+    def seconds(self, *, free: bool) -> float:
+        """Both, or if processors are `free` the first alone."""
+        return self.busy_s if free else self.busy_s + self.waited_s
 
 
 @dataclass(frozen=True)
 class RoundProfile:
-    """What a round needs of links and processors.
+    """What a round needs of links and processes.
 
     Attributes:
         traffic: its bytes.
-        compute_s: of a worker, the gradient.
-        apply_s: of the server, the optimiser.
-        drain_s: of the server's drain beyond what its bytes take.
+        worker: what a worker does to `compute`, `push` and `update`, its phases.
+        server: what the server does to `gather`, `drain`, `apply` and `update`.
+        drain_rest_s: of the server's drain, what neither its bytes nor its work explain.
+        spread_s: from the first worker that has its values until the last; None if not measured.
+        rates: of the links on which all of this was measured.
     """
 
     traffic: RoundBytes
-    compute_s: float
-    apply_s: float
-    drain_s: float
+    worker: Mapping[str, Work]
+    server: Mapping[str, Work]
+    drain_rest_s: float
+    spread_s: float | None
+    rates: LinkRates
 
     @classmethod
-    def of(cls, mode: ModeRecord, lanes: int, rate_bps: float) -> RoundProfile:
-        """The profile of a mode that ran on links of `rate_bps`: medians of its rounds."""
+    def of(cls, mode: ModeRecord, lanes: int, rates: LinkRates) -> RoundProfile:
+        """The profile of a mode that ran on links of `rates`: medians of its rounds."""
         traffic = RoundBytes.of(mode, lanes)
-        link_s = 8 * traffic.drained / rate_bps
+        server = {
+            "gather": _work(mode.server_phases_busy_s, mode.server_phases_waited_s, "gather"),
+            "drain": _work(mode.server_phases_busy_s, mode.server_phases_waited_s, "drain"),
+            "apply": _all_of(mode.server_phases_s, mode.server_phases_waited_s, "apply"),
+            "update": _work(mode.server_phases_busy_s, mode.server_phases_waited_s, "update"),
+        }
+        drain_s = _median(mode.server_phases_s, "drain")
+        link_s = 8 * traffic.drained / rates.server_bps
+        least_s, most_s = (
+            mode.phases_least_s.get("update", ()),
+            mode.phases_most_s.get("update", ()),
+        )
+        spreads_s = [most - least for least, most in zip(least_s, most_s, strict=True)]
         return cls(
             traffic,
-            compute_s=_median(mode.phases_s, "compute"),
-            apply_s=_median(mode.server_phases_s, "apply"),
-            drain_s=max(_median(mode.server_phases_s, "drain") - link_s, 0.0),
+            worker={
+                "compute": _all_of(mode.phases_s, mode.phases_waited_s, "compute"),
+                "push": _work(mode.phases_busy_s, mode.phases_waited_s, "push"),
+                "update": _work(mode.phases_busy_s, mode.phases_waited_s, "update"),
+            },
+            server=server,
+            drain_rest_s=max(drain_s - max(link_s, server["drain"].seconds(free=False)), 0.0),
+            spread_s=statistics.median(spreads_s) if spreads_s else None,
+            rates=rates,
         )
+
+    @property
+    def first_share(self) -> float:
+        """f: after which share of the time of all values the first worker has its own.
+
+        The middle of what it may be where that was not measured.
+        """
+        values_s = _values_s(self.traffic, self.rates)
+        least = 1 / self.traffic.workers
+        if self.spread_s is None:
+            return (1 + least) / 2
+        return max(1 - self.spread_s / values_s, least) if values_s else 1.0
 
 
 @dataclass(frozen=True)
@@ -134,81 +151,123 @@ class RoundTime:
     """A predicted round.
 
     Attributes:
-        rate_bps: of the links.
-        round_s: predicted.
+        rates: of the links.
+        round_s: predicted, with what processes waited.
+        free_s: predicted as if each process had a processor.
+        links_s: predicted as if processes took no time at all.
         low_s, high_s: if values reach workers one after the other, or all at once.
-        parts_s: what it is made of; `overlap` is what the workers that go on early save.
+        parts_s: what `round_s` is made of; `overlap` is what workers that go on early save.
+        waits_s: by how much of each part `round_s` exceeds `free_s`.
     """
 
-    rate_bps: float
+    rates: LinkRates
     round_s: float
+    free_s: float
+    links_s: float
     low_s: float
     high_s: float
     parts_s: Mapping[str, float]
+    waits_s: Mapping[str, float]
 
     def as_fields(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "link_mbps": self.rate_bps / 1e6,
+            "link_mbps": self.rates.server_bps / 1e6,
+            "slowest_worker_mbps": self.rates.worker_bps / 1e6,
             "predicted_s": self.round_s,
+            "predicted_free_s": self.free_s,
+            "predicted_links_s": self.links_s,
             "predicted_low_s": self.low_s,
             "predicted_high_s": self.high_s,
             "parts_s": dict(self.parts_s),
+            "waits_s": dict(self.waits_s),
         }
 
 
-def predict(profile: RoundProfile, rate_bps: float) -> RoundTime:
-    """The time of a round on links of a rate, all the same, both ways."""
-    above_0("link rate", rate_bps)
-    traffic = profile.traffic
+def predict(profile: RoundProfile, rates: LinkRates) -> RoundTime:
+    """The time of a round on links of these rates, both ways."""
+    share = profile.first_share
+    parts = _parts(profile, rates, share, free=False)
+    free = _parts(profile, rates, share, free=True)
+    idle = replace(profile, worker={}, server={}, drain_rest_s=0.0)
+    links = _parts(idle, rates, share, free=True)
 
-    def seconds(size_bytes: float) -> float:
-        return 8 * size_bytes / rate_bps
+    def with_share(first_share: float) -> float:
+        return sum(_parts(profile, rates, first_share, free=False).values())
 
-    values_s, push_s, own_s = (
-        seconds(each) for each in (traffic.values, traffic.push, traffic.own)
-    )
-    parts = {
-        "compute": profile.compute_s,
-        "values": values_s,
-        "push": max(push_s, own_s),
-        "drain": seconds(traffic.drained) + profile.drain_s,
-        "apply": profile.apply_s,
-        "update": seconds(traffic.update),
-    }
-    barrier_s = sum(parts.values())
-
-    def round_s(first_share: float) -> float:
-        pushed_s = max(first_share * values_s + parts["push"], values_s + own_s)
-        return barrier_s - (values_s + parts["push"]) + pushed_s
-
-    first = 1 / traffic.workers
-    expected_s = round_s(_first_share(traffic))
     return RoundTime(
-        rate_bps,
-        expected_s,
-        low_s=round_s(first),
-        high_s=barrier_s,
-        parts_s={**parts, "overlap": expected_s - barrier_s},
+        rates,
+        round_s=sum(parts.values()),
+        free_s=sum(free.values()),
+        links_s=sum(links.values()),
+        low_s=with_share(1 / profile.traffic.workers),
+        high_s=with_share(1.0),
+        parts_s=parts,
+        waits_s={name: parts[name] - free[name] for name in parts if name != "overlap"},
     )
 
 
-def _first_share(traffic: RoundBytes) -> float:
-    """f: after which share of the time of all values the first worker goes on."""
-    alone = (1 + 1 / traffic.workers) / 2
-    if traffic.update >= traffic.cold_down:
-        return 1.0
-    return alone + (1 - alone) * traffic.update / traffic.cold_down
+def _parts(
+    profile: RoundProfile, rates: LinkRates, first_share: float, *, free: bool
+) -> dict[str, float]:
+    """Seconds of each part of a round; those of `overlap` are below 0."""
+    traffic = profile.traffic
+    worker, server = (
+        {phase: works.get(phase, Work()).seconds(free=free) for phase in phases}
+        for works, phases in ((profile.worker, WORKER_PHASES), (profile.server, SERVER_PHASES))
+    )
+
+    def link_s(size_bytes: float, each_bytes: float = 0.0) -> float:
+        """Of bytes at the server's link, and at each worker's."""
+        return max(8 * size_bytes / rates.server_bps, 8 * each_bytes / rates.worker_bps)
+
+    values_s = _values_s(traffic, rates)
+    asked_s = link_s(traffic.asked, traffic.asked / traffic.workers)
+    shared_s = max(link_s(traffic.push - traffic.asked), server["gather"])
+    own_s = max(link_s(0.0, traffic.own - traffic.asked / traffic.workers), worker["push"])
+    push_s = max(shared_s, own_s)
+    pushed_s = max(first_share * values_s + shared_s, values_s + own_s)
+    return {
+        "compute": worker["compute"],
+        "values": values_s + worker["update"],
+        "push": push_s,
+        "ask": asked_s,
+        "drain": max(link_s(traffic.drained), server["drain"]) + profile.drain_rest_s,
+        "apply": server["apply"],
+        "update": max(link_s(traffic.update, traffic.update), server["update"]),
+        "overlap": pushed_s - (values_s + push_s),
+    }
+
+
+def _values_s(traffic: RoundBytes, rates: LinkRates) -> float:
+    """Seconds in which the values of all workers pass."""
+    return 8 * max(traffic.values / rates.server_bps, traffic.cold_down / rates.worker_bps)
+
+
+def unpredictable(record: RunRecord) -> str | None:
+    """Why the rounds of a run are none of those that are modelled; None if they are."""
+    setup = record.setup
+    if setup.consistency != "bsp":
+        return (
+            f"workers of this run were kept in step by {setup.consistency}: only rounds that end "
+            "with a barrier (bsp) can be predicted"
+        )
+    if setup.framework != _FRAMEWORK:
+        return (
+            f"workers of this run computed with {setup.framework}: what they reduce among "
+            f"themselves is not modelled; runs with {_FRAMEWORK} can be predicted"
+        )
+    return None
 
 
 def predict_mode(record: RunRecord, mode: ModeRecord) -> tuple[RoundProfile, RoundTime]:
     """The profile of a mode, and the prediction for the links that its run had.
 
-    Raises `PlanError` if the run lacks the rate or the bytes of its links.
+    Raises `PlanError` if the run lacks the rates or the bytes of its links.
     """
-    rate_bps = 1e6 * above_0("rate of the run's links", record.setup.link_mbps or 0.0)
-    profile = RoundProfile.of(mode, record.setup.lanes or _DEFAULT_LANES, rate_bps)
-    return profile, predict(profile, rate_bps)
+    rates = LinkRates.of(record)
+    profile = RoundProfile.of(mode, record.setup.lanes or _DEFAULT_LANES, rates)
+    return profile, predict(profile, rates)
 
 
 def measured_s(mode: ModeRecord) -> float:
@@ -222,11 +281,18 @@ def measured_s(mode: ModeRecord) -> float:
     return statistics.median(gaps) if gaps else mode.round_s_median
 
 
-def _median(phases: Mapping[str, list[float]], name: str) -> float:
+Rounds = Mapping[str, Sequence[float]]
+
+
+def _work(busy_s: Rounds, waited_s: Rounds, phase: str) -> Work:
+    return Work(_median(busy_s, phase), _median(waited_s, phase))
+
+
+def _all_of(elapsed_s: Rounds, waited_s: Rounds, phase: str) -> Work:
+    """A phase without a network: what is not waiting is work."""
+    waits_s = _median(waited_s, phase)
+    return Work(max(_median(elapsed_s, phase) - waits_s, 0.0), waits_s)
+
+
+def _median(phases: Rounds, name: str) -> float:
     return statistics.median(phases[name]) if phases.get(name) else 0.0
-
-
-def _grad_bytes(lanes: int) -> int:
-    if lanes not in BITMAP_LANES:
-        raise PlanError(f"{lanes} lanes: allowed are {', '.join(map(str, BITMAP_LANES))}")
-    return UDP_FRAME_BYTES + Codec(Layout(lanes, 1, 1, 0)).grad.itemsize

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from host_stack.errors import BadInput
 from mininet_topos.run_record import parse_run
 from planner.errors import PlanError
-from planner.from_run import as_fields, in_words, load_run, predict_run
-from planner.round_model import RoundBytes, RoundProfile, measured_s, predict
+from planner.from_run import ModePrediction, as_fields, in_words, load_run, predict_run
+from planner.round_bytes import RoundBytes
+from planner.round_model import LinkRates, RoundProfile, Work, measured_s, predict
 from tests.test_planner_cli import plan
 
 GRAD_BYTES, ACK_BYTES = 42 + 16 + 4 + 32 * 6, 42 + 16
 WORKERS, ROUNDS, PACKETS = 4, 10, 50.0
 RATE_BPS = 8e6  # a megabyte a second
+LINKS = LinkRates.all(RATE_BPS)
 
 SIZES = st.floats(0, 1e6)
 
@@ -27,7 +29,16 @@ def traffic(**changes: float) -> RoundBytes:
     """Bytes of a round in which everything is different."""
     own = PACKETS * GRAD_BYTES + 5_000
     sizes = {"own": own, "push": WORKERS * 5_000, "drained": 30_000.0, "update": 20_000.0}
-    return RoundBytes(WORKERS, **{**sizes, "cold_down": 4_000.0, **changes})
+    sizes |= {"asked": 0.4 * WORKERS * 5_000, "cold_down": 4_000.0}
+    return RoundBytes(WORKERS, **{**sizes, **changes})
+
+
+def profile_of(traffic_: RoundBytes, **changes: Any) -> RoundProfile:
+    """A profile without waiting, whose workers get their values at once."""
+    worker = {"compute": Work(0.01)}
+    server = {"apply": Work(0.002)}
+    profile = RoundProfile(traffic_, worker, server, drain_rest_s=0.005, spread_s=0.0, rates=LINKS)
+    return replace(profile, **changes)
 
 
 def mode_of(bytes_: RoundBytes, *, switch: bool = True, packets: float = PACKETS) -> dict[str, Any]:
@@ -51,7 +62,20 @@ def mode_of(bytes_: RoundBytes, *, switch: bool = True, packets: float = PACKETS
         "round_s": [1.0] * ROUNDS,
         "round_s_median": 1.0,
         "phases_s": {"compute": [0.01] * ROUNDS, "push": [values_s] * ROUNDS},
+        "phases_busy_s": {"push": [0.003] * ROUNDS, "update": [0.001] * ROUNDS},
+        "phases_waited_s": {"compute": [0.004] * ROUNDS, "push": [0.05] * ROUNDS},
+        "phases_least_s": {"update": [0.004] * ROUNDS},
+        "phases_most_s": {"update": [0.006] * ROUNDS},
         "server_phases_s": {"drain": [0.035] * ROUNDS, "apply": [0.002] * ROUNDS},
+        "server_phases_busy_s": {"drain": [0.010] * ROUNDS, "update": [0.012] * ROUNDS},
+        "server_phases_waited_s": {"drain": [0.022] * ROUNDS, "update": [0.001] * ROUNDS},
+        "processors": {
+            "count": 2,
+            "watched_s": 10.0,
+            "busy_s": 18.0,
+            "pressure": {"some_s": 5.0, "full_s": 0.0},
+            "processes": {"server": {"busy_s": 4.0, "waited_s": 1.0}},
+        },
         "bytes": links,
         "counters": {"aggregated": 100 if switch else 0},
         "retransmissions": 0,
@@ -83,7 +107,7 @@ def test_bytes_of_libra_are_taken_apart():
     """GRADs stay with the switch; values and UPDATEs are told apart."""
     expected = traffic()
     found = bytes_of(mode_of(expected))
-    for name in ("own", "push", "drained", "update", "cold_down"):
+    for name in ("own", "push", "asked", "drained", "update", "cold_down"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-3), name
 
 
@@ -92,7 +116,7 @@ def test_bytes_without_a_switch_are_taken_apart():
     own = PACKETS * GRAD_BYTES + 5_000
     expected = traffic(push=WORKERS * own, drained=0.0)
     found = bytes_of(mode_of(expected, switch=False))
-    for name in ("own", "push", "drained", "update", "cold_down"):
+    for name in ("own", "push", "asked", "drained", "update", "cold_down"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-3), name
 
 
@@ -106,41 +130,93 @@ def test_bytes_of_a_server_alone_are_pushes_and_values():
 
 
 def test_parts_of_a_round_add_up():
-    """Values overlap with pushes of workers that have theirs, unless UPDATEs hold all of them up.
-
-    Without UPDATEs the middle is taken.
-    """
-    profile = RoundProfile(traffic(own=6_000.0), compute_s=0.01, apply_s=0.002, drain_s=0.005)
-    time = predict(profile, RATE_BPS)
+    """Links alone, with values that all workers get at once, one after the other, or in between."""
+    time = predict(profile_of(traffic(own=6_000.0)), LINKS)
     values_s, push_s = 0.016, 0.020
     rest_s = 0.01 + 0.002 + (0.030 + 0.005) + 0.020
     assert time.high_s == pytest.approx(rest_s + values_s + push_s)
-    assert time.round_s == time.high_s
-    alone = predict(replace(profile, traffic=traffic(own=6_000.0, update=0.0)), RATE_BPS)
-    assert alone.round_s == pytest.approx(rest_s - 0.020 + 0.625 * values_s + push_s)
-    some = predict(replace(profile, traffic=traffic(own=6_000.0, update=2_000.0)), RATE_BPS)
-    assert some.round_s == pytest.approx(rest_s - 0.018 + 0.8125 * values_s + push_s)
-    assert time.low_s == pytest.approx(rest_s + max(0.25 * values_s + push_s, values_s + 0.006))
-    assert sum(time.parts_s.values()) == pytest.approx(time.round_s)
+    assert time.round_s == time.free_s == time.high_s
+    assert time.links_s == pytest.approx(0.030 + 0.020 + values_s + push_s)
+    assert time.parts_s["ask"] == pytest.approx(0.008)
+    # Those who get theirs last push over their own links at once, and ask when all have pushed.
+    assert time.low_s == pytest.approx(
+        rest_s + 0.008 + max(0.25 * values_s + 0.012, values_s + 0.004)
+    )
+    some = predict(profile_of(traffic(own=6_000.0), spread_s=0.004), LINKS)
+    assert some.round_s == pytest.approx(rest_s + 0.75 * values_s + push_s)
+    unknown = predict(profile_of(traffic(own=6_000.0), spread_s=None), LINKS)
+    assert unknown.round_s == pytest.approx(rest_s + 0.008 + 0.625 * values_s + 0.012)
+    for each in (time, some, unknown):
+        assert sum(each.parts_s.values()) == pytest.approx(each.round_s)
+
+
+def test_a_part_takes_as_long_as_its_link_or_its_process():
+    """Whichever is slower; and what waiting adds is told apart."""
+    worker = {"compute": Work(0.01, 0.002), "push": Work(0.03, 0.05), "update": Work(0.001, 0.003)}
+    server = {
+        "gather": Work(0.02, 0.01),
+        "drain": Work(0.01, 0.01),
+        "apply": Work(0.002),
+        "update": Work(0.01, 0.03),
+    }
+    own = 10_000.0
+    busy = profile_of(traffic(own=own), worker=worker, server=server)
+    parts = predict(busy, LINKS).parts_s
+    assert parts["compute"] == pytest.approx(0.012)
+    assert parts["values"] == pytest.approx(0.016 + 0.004)
+    assert parts["push"] == pytest.approx(0.08)  # the worker's work
+    assert parts["drain"] == pytest.approx(0.030 + 0.005)  # the link
+    assert parts["update"] == pytest.approx(0.04)  # the server's work
+    waits = predict(busy, LINKS).waits_s
+    assert waits["push"] == pytest.approx(0.08 - 0.03)
+    assert waits["drain"] == 0
+    assert waits["update"] == pytest.approx(0.04 - 0.02)
+    time = predict(busy, LINKS)
+    assert time.links_s < time.free_s < time.round_s
+    at_server = replace(busy, server={**server, "gather": Work(0.06, 0.06)})
+    assert predict(at_server, LINKS).parts_s["push"] == pytest.approx(0.12)
+
+
+def test_a_slow_worker_holds_up_all():
+    """Its link carries its own bytes; the server's carries those of all."""
+    slow = LinkRates(RATE_BPS, RATE_BPS / 20)
+    parts = predict(profile_of(traffic(own=6_000.0)), slow).parts_s
+    assert parts["values"] == pytest.approx(20 * 0.004)
+    assert parts["push"] == pytest.approx(20 * (0.006 - 0.002))
+    assert parts["ask"] == pytest.approx(20 * 0.002)
+    assert parts["update"] == pytest.approx(20 * 0.020)
+    assert parts["drain"] == pytest.approx(0.035)
 
 
 @settings(derandomize=True, deadline=None)
 @given(
     st.integers(1, 64),
     st.tuples(SIZES, SIZES, SIZES, SIZES, SIZES),
-    st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)),
+    st.tuples(*[st.builds(Work, st.floats(0, 1), st.floats(0, 1))] * 7),
     st.floats(1e5, 1e10),
+    st.none() | st.floats(0, 1),
 )
 def test_predictions_are_ordered_and_fall_with_the_rate(
-    workers: int, sizes: tuple[float, ...], seconds: tuple[float, ...], rate_bps: float
+    workers: int,
+    sizes: tuple[float, ...],
+    works: tuple[Work, ...],
+    rate_bps: float,
+    spread_s: float | None,
 ):
-    """Low ≤ predicted ≤ high; faster links never make a round longer; processors remain."""
-    profile = RoundProfile(RoundBytes(workers, *sizes), *seconds)
-    slow, fast = predict(profile, rate_bps), predict(profile, 2 * rate_bps)
+    """Low ≤ predicted ≤ high; links ≤ free ≤ predicted; faster links never make it longer."""
+    own, push, drained, update, cold_down = sizes
+    traffic_ = RoundBytes(workers, own, push, 0.4 * min(push, own), drained, update, cold_down)
+    worker = dict(zip(("compute", "push", "update"), works[:3], strict=True))
+    server = dict(zip(("gather", "drain", "apply", "update"), works[3:], strict=True))
+    measured = LinkRates.all(rate_bps)
+    profile = RoundProfile(traffic_, worker, server, 0.01, spread_s, measured)
+    slow, fast = predict(profile, measured), predict(profile, LinkRates.all(2 * rate_bps))
     for time in (slow, fast):
         assert time.low_s <= time.round_s * (1 + 1e-9)
         assert time.round_s <= time.high_s * (1 + 1e-9)
-        assert time.low_s >= sum(seconds) * (1 - 1e-9)
+        assert time.links_s <= time.free_s * (1 + 1e-9)
+        assert time.free_s <= time.round_s * (1 + 1e-9)
+        assert min(time.waits_s.values()) >= -1e-9
     assert fast.round_s <= slow.round_s * (1 + 1e-9)
 
 
@@ -153,7 +229,9 @@ def test_the_time_of_a_round_is_that_between_commits():
 
 def test_a_run_is_predicted_beside_its_measurement(tmp_path: Path):
     """As JSON, in words, and for links of other rates."""
-    server_only = traffic(own=40_000.0, push=160_000.0, drained=0.0, update=0.0, cold_down=20_000.0)
+    server_only = traffic(
+        own=40_000.0, push=160_000.0, asked=64e3, drained=0.0, update=0.0, cold_down=20_000.0
+    )
     run = run_of(libra=mode_of(traffic()), server_only=mode_of(server_only, packets=0.0))
     folder = tmp_path / "run"
     folder.mkdir()
@@ -168,27 +246,78 @@ def test_a_run_is_predicted_beside_its_measurement(tmp_path: Path):
     (slower,) = libra["other_links"]
     assert slower["link_mbps"] == 4
     assert slower["predicted_s"] > libra["predicted_s"]
-    assert "Server only: links take" in in_words(predictions[1])
+    assert "inks take" in in_words(predictions[1])
+    assert libra["first_share"] == pytest.approx(1 - 0.002 / 0.016, rel=1e-3)
+    assert libra["work_s"]["server"]["drain"] == {"busy_s": 0.010, "waited_s": 0.022}
+    assert libra["processors"] == {"count": 2, "busy_share": 0.9, "own_share": 0.2}
     written = tmp_path / "figures.json"
-    output = plan("from-run", folder, "--bandwidth", "4M", "--json", written)
+    output = plan(
+        "from-run", folder, "--bandwidth", "4M", "--json", written, "--out", tmp_path / "plots"
+    )
+    assert (tmp_path / "plots" / "rounds.png").exists()
     assert "speed-up of Libra over server-only: predicted" in output
     assert json.loads(written.read_text())["modes"]["libra"] == libra
 
 
+def prediction_of(**changes: Any) -> ModePrediction:
+    """Of a run of one mode, whose record has these changes."""
+    mode = {**mode_of(traffic()), **changes}
+    (prediction,) = predict_run(parse_run(run_of(libra=mode)))
+    return prediction
+
+
 def test_what_links_do_not_explain_is_said():
     """A round that takes far longer than predicted."""
+    late = prediction_of(timeline={"at_s": [1.0, 2.0, 3.0, 4.0], "committed": [1, 2, 3, 4]})
+    assert late.error < -0.15
+    assert "time-outs after losses" in in_words(late)
+
+
+def test_the_machine_is_named_where_it_is_the_bottleneck():
+    """When processes waited, for how long, and what a round takes without; else links are."""
+    waiting = prediction_of()
+    words = in_words(waiting)
+    assert waiting.waiting > 0.15
+    assert words.startswith("Libra: processors are the bottleneck; links take")
+    assert "most in push (" in words
+    assert "2 processors were busy 90% of the time, 20% with this run" in words
+    calm = prediction_of(phases_waited_s={}, server_phases_waited_s={}, processors=None)
+    assert calm.waiting == 0
+    words = in_words(calm)
+    assert words.startswith("Libra: links take")
+    assert "wait" not in words
+    assert "busy" not in words
+
+
+def test_a_record_without_counts_of_processors_is_predicted_from_links():
+    """Records of earlier versions lack them."""
     mode = mode_of(traffic())
-    mode["timeline"]["at_s"] = [1.0, 2.0, 3.0, 4.0]
+    lacking = [name for name in mode if "busy" in name or "waited" in name or "least" in name]
+    for name in (*lacking, "phases_most_s", "processors"):
+        del mode[name]
     (prediction,) = predict_run(parse_run(run_of(libra=mode)))
-    assert prediction.error < -0.15
-    assert "processors, or time-outs after losses, are the bottleneck" in in_words(prediction)
+    assert prediction.here.round_s == prediction.here.free_s
+    assert prediction.profile.first_share == (1 + 1 / WORKERS) / 2
+
+
+def test_rates_are_those_of_each_link():
+    """The server's, and the slowest worker's."""
+    run = run_of(libra=mode_of(traffic()))
+    run["links_mbps"] = {"server": 8.0, "worker1": 8.0, "worker2": 1.0, "worker3": 2.0}
+    (prediction,) = predict_run(parse_run(run))
+    assert prediction.here.rates == LinkRates(8e6, 1e6)
+    (alike,) = predict_run(parse_run(run_of(libra=mode_of(traffic()))))
+    assert alike.here.rates == LINKS
+    assert alike.here.round_s < prediction.here.round_s
 
 
 def test_runs_that_cannot_be_predicted_are_refused(tmp_path: Path):
     """No barrier, no rate, no bytes, no run."""
     for change, message in (
         ({"consistency": "async"}, "kept in step by async"),
+        ({"framework": "torch"}, "computed with torch: what they reduce"),
         ({"link_mbps": None}, "does not say the rate"),
+        ({"links_mbps": {"worker1": 5.0, "worker2": 5.0}}, "does not say the rate"),
         ({"lanes": 7}, "7 lanes: allowed are"),
     ):
         with pytest.raises(PlanError, match=message):

@@ -400,10 +400,11 @@ def test_curves_hold_the_recorded_values():
 
 
 def test_a_prediction_stands_beside_the_measurement():
-    """From bytes and rates of links; not without their rate, nor without a barrier."""
+    """From links and work; not without rates, nor without a barrier, nor with PyTorch."""
     page = page_of(make_run())
-    predicted = cells_of(page, "… predicted from bytes and rates of links")
+    predicted = cells_of(page, "… predicted from links and work")
+    assert len(cells_of(page, "… if nobody waited for processors")) == 3
     assert len(cells_of(page, "from commit to commit, median")) == len(predicted) == 3
     assert all(cell.endswith((" s", " ms", " µs")) for cell in predicted)
-    for change in ({"link_mbps": None}, {"consistency": "async"}):
-        assert "predicted from bytes" not in page_of({**make_run(), **change}).text
+    for change in ({"link_mbps": None}, {"consistency": "async"}, {"framework": "torch"}):
+        assert "predicted from links" not in page_of({**make_run(), **change}).text
