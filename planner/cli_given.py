@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from planner.description import Cluster, Device, JobDescription, Links
 from planner.errors import PlanError
@@ -56,6 +56,6 @@ def described(
     )
 
 
-def _with(given: T, **options: float | None) -> T:
+def _with(given: T, **options: Any) -> T:
     """A dataclass with the options that are not None in place of its fields."""
     return replace(given, **{name: value for name, value in options.items() if value is not None})

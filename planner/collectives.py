@@ -16,6 +16,7 @@ halving-doubling as in Thakur, Rabenseifner, Gropp (IJHPCA 2005); servers as in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +61,10 @@ class Conditions:
             raise PlanError(f"compression ratio {ratio.min():g}: allowed are ratios from 1 on")
         if not (np.asarray(self.goodput_bps) > 0).all():
             raise PlanError("goodput: need numbers above 0")
+        if not 0 <= self.latency_s < math.inf:
+            raise PlanError(f"latency {self.latency_s:g} s: allowed are numbers from 0 on")
+        if not 1 <= self.per_host <= MAX_WORKERS:
+            raise PlanError(f"{self.per_host} workers a host: allowed are 1 to {MAX_WORKERS}")
 
     @property
     def n(self) -> Array:

@@ -6,6 +6,7 @@ controller (section 6) has their sizes, headers included.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from controller.byte_model import (
@@ -42,7 +43,7 @@ class HotCold:
     def __post_init__(self) -> None:
         if not 0 <= self.coverage <= 1:
             raise PlanError(f"hot coverage {self.coverage:g}: allowed are shares from 0 to 1")
-        if not self.distinct >= 1:
+        if not 1 <= self.distinct < math.inf:
             raise PlanError(f"distinct hot keys {self.distinct:g}: allowed are multiples from 1 on")
         if self.lanes not in BITMAP_LANES:
             raise PlanError(f"{self.lanes} lanes: allowed are {', '.join(map(str, BITMAP_LANES))}")

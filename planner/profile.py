@@ -135,7 +135,8 @@ def model_profile(
     elif flops_per_s is None and model.name in PUBLISHED_ITERATION_S and batch == PUBLISHED_BATCH:
         iteration = _published(model.name)
     else:
-        rate = above_0("operations a second", flops_per_s or ASSUMED_DEVICE.flops_per_s)
+        given = ASSUMED_DEVICE.flops_per_s if flops_per_s is None else flops_per_s
+        rate = above_0("operations a second", given)
         iteration = Iteration(
             model.flops * batch / rate * (1 + BACKWARD_PER_FORWARD),
             f"estimated: {model.flops * batch:.3g} operations forward at {rate:.3g} a second",

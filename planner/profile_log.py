@@ -20,7 +20,7 @@ from planner.profile import Profile, measured_profile
 
 MAX_BYTES = 1 << 26
 MAX_EVENTS = 2_000_000
-_ITERATION = re.compile(r"\biteration_ms=([0-9.e+-]+)")
+_ITERATION = re.compile(r"\biteration_ms=([^\s;,]*)")
 
 
 def read_log(path: Path) -> Profile:

@@ -155,6 +155,7 @@ def test_loopback_is_measured_and_used(log: Path, tmp_path: Path, monkeypatch: p
         ),
         (["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--batch", "0"], "--batch 0"),
         (["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--servers", "0"], "servers 0"),
+        (["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--flops", "0"], "is 0"),
         (["--profile", "/absent", "--bandwidth", "1G", "--workers", "2"], "cannot be read"),
     ],
 )

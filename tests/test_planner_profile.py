@@ -57,6 +57,7 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, profi
         ("x\n1\n1\n1,1.5\n", "line 4: 1.5 is no size"),
         ("x\n2\n1\n1,1\n1,2\n", "the batches do not have the same sizes"),
         ("x iteration_ms=0\n1\n1\n1,1\n", "time of an iteration is 0"),
+        ("x iteration_ms=fast; y\n1\n1\n1,1\n", "line 1: 'fast' is no number"),
     ],
 )
 def test_other_files_are_refused_by_line(text: str, message: str, tmp_path: Path):
