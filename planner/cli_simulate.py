@@ -76,13 +76,13 @@ def simulate_command(
     if not 0 <= resolution_ms < float("inf"):
         raise PlanError(f"--resolution-ms {resolution_ms}: allowed are numbers from 0")
     check_seed(seed)
-    if job is None and degree is None:
-        degree = 1
-    given = described(job, model, servers, degree, bandwidth, devices, batch, flops)
+    alone = 1 if degree is None else degree
+    own = degree if job is not None else alone
+    given = described(job, model, servers, own, bandwidth, devices, batch, flops)
     graph = _graph(taskgraph, given, strategy)
     setting = Setting(
         graph.demand,
-        given.cluster.degree if given else degree,
+        given.cluster.degree if given else alone,
         given.links.rate_bps if given else parse_rate_bps(bandwidth or "100G"),
         seed,
         paths,

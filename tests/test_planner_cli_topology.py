@@ -154,6 +154,14 @@ def test_what_is_refused(arguments: list[str], message: str) -> None:
     assert message in str(done.exception)
 
 
+def test_a_task_graph_on_no_interface(tmp_path: Path) -> None:
+    """It is refused before it is simulated."""
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(GRAPH))
+    done = libra("simulate", "--taskgraph", path, "--degree", "0")
+    assert "degree 0: allowed are 1 to 64" in str(done.exception)
+
+
 def test_an_error_on_the_command_line() -> None:
     """One line and exit code 2."""
     argv = [sys.executable, "-m", "controller.cli", "plan", "simulate"]

@@ -11,6 +11,7 @@ from planner.topology.cost import COSTS, equal_cost_bps
 from planner.topology.direct import PATHS, Direct, expander
 from planner.topology.fabrics import Fabric, Oversubscribed, Switched
 from planner.topology.finder import Demand, FinderOptions, find_topology
+from planner.topology.permutations import check_degree
 from planner.topology.reconfigurable import Reconfigurable
 
 RACK = 16
@@ -41,6 +42,9 @@ class Setting:
     paths: int = PATHS
     finder: FinderOptions | None = None
     prices: Prices | None = None
+
+    def __post_init__(self) -> None:
+        check_degree(self.degree)
 
     @property
     def servers(self) -> int:
