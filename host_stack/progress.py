@@ -143,7 +143,11 @@ class Progress:
                     f"step {step} of worker {rank} in round {generation}: step "
                     f"{self.steps[rank]} in round {self._target[rank]} comes next"
                 )
-            entry = self._open[generation]
+            if (entry := self._open.get(generation)) is None:
+                raise BadInput(
+                    f"round {generation} of worker {rank}: open are "
+                    f"{', '.join(map(str, self._open))}"
+                )
             entry.steps[rank] += 1
             entry.first_at = min(entry.first_at, now)
             self.steps[rank] += 1

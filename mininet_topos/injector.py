@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -71,6 +72,7 @@ class Injector:
         self._clock = clock
         self._began = clock()
         self._due: list[tuple[float, Injected]] = []
+        self._down: Counter[tuple[bool, str]] = Counter()
         self.injected: list[Injected] = []
 
     @property
@@ -106,10 +108,12 @@ class Injector:
         self._due = [each for each in self._due if each[0] > now]
         for _, injected in due:
             fault = injected.fault
-            if fault.action is Action.CUT:
-                self._emulated.set_link(fault.target, up=True)
-            else:
-                self._emulated.restart(fault.target)
+            self._down[_what(fault)] -= 1
+            if not self._down[_what(fault)]:
+                if fault.action is Action.CUT:
+                    self._emulated.set_link(fault.target, up=True)
+                else:
+                    self._emulated.restart(fault.target)
             injected.ended_s = self.now_s
 
     def _fire(self, round_: int, phase: str | None) -> None:
@@ -118,9 +122,16 @@ class Injector:
             self._waiting.remove(fault)
             injected = Injected(fault, self.now_s)
             self.injected.append(injected)
-            if fault.action is Action.CUT:
-                self._emulated.set_link(fault.target, up=False)
-            else:
-                self._emulated.kill(fault.target)
+            self._down[_what(fault)] += 1
+            if self._down[_what(fault)] == 1:
+                if fault.action is Action.CUT:
+                    self._emulated.set_link(fault.target, up=False)
+                else:
+                    self._emulated.kill(fault.target)
             if fault.action is not Action.DEAD:
                 self._due.append((self._clock() + fault.seconds, injected))
+
+
+def _what(fault: Fault) -> tuple[bool, str]:
+    """What a fault takes away: it comes back when the last fault that took it is over."""
+    return fault.action is Action.CUT, fault.target

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.artifacts import Artifact
-from controller.jobapi.ask import read_status
+from controller.jobapi.ask import JobStatus, read_status
 from controller.jobapi.operator import Operator
 from host_stack.audit.check import AuditResult, audit
 from mininet_topos import job_processes as names
@@ -29,6 +29,9 @@ from mininet_topos.star import network_of
 from workloads.training import AUDIT_FOLDER
 
 POLL_S = 0.2
+
+STANDING_S = 10.0
+"""How long a controller that was just started again may take to know how the job stands."""
 
 
 OnProgress = Callable[[int], None]
@@ -95,7 +98,7 @@ class ModeRun:
             self.result.trunk_bytes = {
                 name: sent - trunks[name] for name, sent in network.trunk_bytes().items()
             }
-            status = read_status(job.controller, JOB_ID, names.READY_S)
+            status = _settled_status(job)
             self.result.reasons, self.result.scale = status.reasons, status.scale_fields()
             self._end(job)
         if self._options.audit:
@@ -183,3 +186,13 @@ class ModeRun:
     @property
     def _worker_names(self) -> list[str]:
         return [names.worker_name(host.rank) for host in self._topology.worker_hosts]
+
+
+def _settled_status(job: JobProcesses) -> JobStatus:
+    """How the job stands; a controller that was just started again is waited for."""
+    deadline = time.monotonic() + STANDING_S
+    while True:
+        status = read_status(job.controller, JOB_ID, names.READY_S)
+        if (status.epoch and status.standing) or time.monotonic() > deadline:
+            return status
+        time.sleep(POLL_S)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from host_stack.fixedpoint import MIN_FRACTION_BITS
 from mininet_topos.json_node import JsonNode, ReportError
 
 SCHEMA = 1
@@ -201,7 +202,7 @@ def _setup(root: JsonNode) -> Setup:
         rows=_integer(root, "rows"),
         hot_keys=_integer(root, "hot_keys"),
         num_keys=_integer(root, "num_keys"),
-        fraction_bits=_integer(root, "fraction_bits"),
+        fraction_bits=_integer(root, "fraction_bits", MIN_FRACTION_BITS),
         link_mbps=_number(root, "link_mbps"),
         links_mbps={name: rate.number() for name, rate in _fields(root, "links_mbps").items()},
     )
@@ -319,9 +320,9 @@ def _text(node: JsonNode, name: str) -> str | None:
     return child.text() if child else None
 
 
-def _integer(node: JsonNode, name: str) -> int | None:
+def _integer(node: JsonNode, name: str, low: int = 0) -> int | None:
     child = node.optional(name)
-    return child.integer() if child else None
+    return child.integer(low) if child else None
 
 
 def _number(node: JsonNode, name: str, high: float = float("inf")) -> float | None:

@@ -56,6 +56,14 @@ def test_the_standing_is_told() -> None:
     assert "F = 33 fits" in text
 
 
+def test_no_scale_is_judged_while_none_is_known() -> None:
+    """A controller that was started again has no epoch until it has read the switch."""
+    status = replace(found(0, {121: 30}), epoch=0)
+    assert status.scale is None
+    assert status.scale_fields() is None
+    assert "coarse" not in told(status)
+
+
 @pytest.mark.parametrize(
     ("fraction_bits", "fate", "verdict"), [(70, "escape", "fine"), (0, "count as 0", "coarse")]
 )

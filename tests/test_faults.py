@@ -34,7 +34,15 @@ LINKS = {
 }
 PHASES = ("compute", "push", "drain", "update")
 VICTIMS = ("switch", "server", "worker1", "controller")
-KILLS = {f"{who}-{phase}": f"kill={who}@r2:{phase}" for who in VICTIMS for phase in PHASES} | {
+NEEDS_THE_NEXT_CONTROLLER = ",kill=worker1@r3"
+"""A worker that joins takes another epoch, which nobody but a controller gives."""
+
+KILLS = {
+    f"{who}-{phase}": f"kill={who}@r2:{phase}"
+    + (NEEDS_THE_NEXT_CONTROLLER if who == "controller" else "")
+    for who in VICTIMS
+    for phase in PHASES
+} | {
     "switch": "kill=switch@r2",
     "cut-worker": "cut=worker1@r2+2s",
     "cut-server": "cut=server@r2+2s",

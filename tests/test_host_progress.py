@@ -166,3 +166,15 @@ def test_other_rules_are_refused(text: str) -> None:
     """The error says which rules there are."""
     with pytest.raises(BadInput, match=r"allowed are bsp|must be|needs a number"):
         Consistency.parse(text)
+
+
+def test_a_rank_that_was_not_waited_for_cannot_step_into_what_is_committed() -> None:
+    """The round that it would have pushed into is gone; that is said, and changes nothing."""
+    progress = Progress(2, BSP, 0, [0, 0])
+    progress.leave(1)
+    progress.complete(0, 0, 0, 0.0, final=False)
+    progress.release(0.0)
+    progress.commit()
+    with pytest.raises(BadInput, match="round 0 of worker 1: open are 1, 2"):
+        progress.complete(1, 0, 0, 0.0, final=False)
+    assert (progress.steps, progress.committed) == ([1, 0], [1, 0])

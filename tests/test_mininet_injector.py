@@ -108,3 +108,19 @@ def test_what_is_dead_stays_dead() -> None:
     injector.tick()
     assert emulated.take() == ["kill switch"]
     assert injector.is_quiet
+
+
+def test_what_two_faults_take_comes_back_with_the_last() -> None:
+    """A second kill of what is down takes longer; what is dead for good is never started."""
+    clock, emulated = Clock(), Recorded()
+    text = "kill=server@r0+3s,kill=server@r0+1s,cut=server@r0+2s,dead=switch@r0,kill=switch@r0+1s"
+    injector = Injector(FaultPlan.parse(text).faults, emulated, clock)
+    injector.begin()
+    assert emulated.take() == ["kill server", "cut server", "kill switch"]
+    told = []
+    for _ in range(3):
+        clock.now += 1.0
+        injector.tick()
+        told.append(emulated.take())
+    assert told == [[], ["mend server"], ["restart server"]]
+    assert [each.ended_s for each in injector.injected] == [3.0, 1.0, 2.0, None, 1.0]

@@ -274,6 +274,11 @@ DRAWN = {
 REQUIRED = {"schema", "dataset", "model", "workers", "rounds", "modes"}
 
 
+def test_a_scale_may_be_negative():
+    """Gradients above 2^24 need fewer than no fraction bits."""
+    assert parse_run(make_run() | {"fraction_bits": -10}).setup.fraction_bits == -10
+
+
 @pytest.mark.parametrize("field", sorted(make_run().keys() - REQUIRED))
 def test_any_optional_field_may_be_absent(field, tmp_path):
     """Absent and null are the same, and the report is still made."""

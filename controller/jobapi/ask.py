@@ -42,8 +42,12 @@ class JobStatus:
 
     @property
     def scale(self) -> ScaleAdvice | None:
-        """How F fits the gradients; None before any was sampled."""
-        if self.standing is None:
+        """How F fits the gradients; None before any was sampled, or while no F is known.
+
+        A controller that was started again knows its job's epoch, and F, once it has read the
+        switch.
+        """
+        if self.standing is None or not self.epoch:
             return None
         return advise(self.standing.exponents, self.fraction_bits)
 
