@@ -88,6 +88,13 @@ def run(
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Worker hosts.")] = DEFAULTS.workers,
+    servers: Annotated[
+        int,
+        typer.Option(
+            help="Server hosts, each with a range of the keys. With more than one, --consistency "
+            "is bsp, and killing a server needs --checkpoint-every 1."
+        ),
+    ] = DEFAULTS.servers,
     rounds: Annotated[int, typer.Option(help="Steps of each worker.")] = DEFAULTS.rounds,
     batch: Annotated[int, typer.Option(help="Examples per worker and round.")] = DEFAULTS.batch,
     optimizer: Annotated[
@@ -208,6 +215,7 @@ def run(
         dataset=dataset,
         model=model or default_model(dataset),
         workers=workers,
+        servers=servers,
         rounds=rounds,
         batch=batch,
         optimizer=optimizer,
@@ -258,7 +266,7 @@ def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> Non
     """Print the table and the headline of a finished run."""
     table = Table("mode", "s per round", "server in", "server out", "quality", "model SHA-256")
     for name, mode in summary["modes"].items():
-        server = mode["bytes"]["server"]
+        server = mode["bytes"][mode["busiest_server"]]
         metrics = mode["quality"]["metrics"]
         table.add_row(
             name,

@@ -81,13 +81,15 @@ class Server:
         consistency: Consistency = BSP,
         resumed: Sequence[int] | None = None,
         on_phase: OnPhase = lambda phase, round_: None,
+        records_first: bool = False,
     ) -> None:
         """Attach to a ps-lite node that is not started yet; `parameters` is updated in place.
 
         The first open round is that of `incarnation`. A server that takes up the work of another
         one is given the steps of each rank that were committed, as `resumed`, and an incarnation
         that is new. `on_phase` is told `drain` before a round is drained, and `update` before
-        anybody is told that it is committed.
+        anybody is told that it is committed. With `records_first` so is `on_commit`, so that a
+        server that records every commit has lost none that anybody knows of.
         """
         self.parameters = parameters
         self.counters: Counter[str] = Counter()
@@ -98,6 +100,7 @@ class Server:
         self._incarnations = incarnations
         self._on_commit = on_commit
         self._on_phase = on_phase
+        self._records_first = records_first
         workers = len(job.workers)
         self._progress = Progress(workers, consistency, incarnation.round, resumed or [0] * workers)
         self._aggregators = [
@@ -395,6 +398,7 @@ class Server:
             return
         drained = time.monotonic()
         aggregate = self._sums(closing, finished)
+        self._pulls.keep(aggregate.keys)
         self._optimizer.apply(self.parameters, aggregate.keys.astype(np.uint64), aggregate.sums)
         self._on_phase("update", self.round)
         applied = time.monotonic()
@@ -412,7 +416,12 @@ class Server:
             tuple(self._progress.committed),
             pushed_in.fraction_bits,
         )
-        self._on_commit(commit, self.parameters, aggregate)
+        if self._records_first:
+            self._on_commit(commit, self.parameters, aggregate)
+        self._release()
+        self._pulls.release(self.round)
+        if not self._records_first:
+            self._on_commit(commit, self.parameters, aggregate)
         if time.monotonic() - self._reported_at >= REPORT_EVERY_S:
             self._report()
 
@@ -428,8 +437,6 @@ class Server:
         self._open[self.round + 1] = OpenRound()
         self._changed.append(bitmap_of(changed, self._incarnation.placement.used_rows))
         self._is_changing = self._change_is_due
-        self._release()
-        self._pulls.release(self.round)
 
     def _while_draining(self, stalled_s: float) -> None:
         """Called by a drain that waits: raises `_Abandoned` when the round moves."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from host_stack.codec import Codec, fill_header
 from host_stack.control import Answer, Head, Kind, Known, Request, bitmap_of
 from host_stack.dialogue import Dialogue
+from host_stack.errors import ServersApart
 from host_stack.exponents import sample_exponents
 from host_stack.fixedpoint import FloatArray, IntArray
 from host_stack.incarnation import Incarnation, Moved
@@ -24,6 +25,7 @@ from host_stack.kv.worker import KVWorker
 from host_stack.layout import as_cmd, make_tag, split_tag
 from host_stack.packing import Packing
 from host_stack.placement import Keys, Placement
+from host_stack.pulls import BEFORE_COMMIT
 from host_stack.push import HotPush
 from host_stack.transport import Transport, ipv4
 from host_stack.updates import Updates
@@ -90,15 +92,19 @@ class Worker:
         on_pushed: OnPushed = lambda tag, step, keys, gradients: None,
         *,
         in_step: bool = True,
+        parameters: FloatArray | None = None,
     ) -> None:
         """Attach to a ps-lite node; `rank` is the position of this host in `job.workers`.
 
         `on_pushed` is told the tag, step, keys and gradients of a push when all of it is
         acknowledged and before the server hears so. With `in_step` (BSP) the parameters of the
         next step are those after the commit of this one; without, those that are there.
+        `parameters`, float32[num_keys], is where to keep them.
         """
         job.worker_address(rank)  # refuses a rank that the job does not have
-        self.parameters = np.zeros(job.num_keys, np.float32)
+        if parameters is None:
+            parameters = np.zeros(job.num_keys, np.float32)
+        self.parameters = parameters
         self.counters: Counter[str] = Counter()
         self.is_current = False
         self._is_complete = False
@@ -128,6 +134,16 @@ class Worker:
     def incarnation(self) -> Incarnation:
         """The one that this worker pushes in."""
         return self._incarnation
+
+    @property
+    def shards(self) -> Sequence[Worker]:
+        """Of a job with one server: itself (`host_stack.sharded`)."""
+        return (self,)
+
+    @property
+    def hot_keys(self) -> Keys:
+        """uint64[n], those that are placed now, in any order."""
+        return self._placement.keys
 
     def start(self) -> int:
         """Join the job, with the node started; return the step to begin with.
@@ -169,6 +185,23 @@ class Worker:
         """
         try:
             self._pull(self._cold_of(keys), self._committed)
+        except Moved as moved:
+            self._adopt(moved)
+            raise
+
+    def fetch_before(self, keys: Keys) -> None:
+        """Get uint64[n] `keys`, sorted and unique, as the last committed round found them.
+
+        For a step that another server lacks (`host_stack.sharded`); other keys are not current.
+
+        Raises:
+            Moved: as `pull`.
+            ServersApart: the server does not know them any more.
+            PushFailed: the server does not answer.
+        """
+        self.is_current = self._is_complete = False
+        try:
+            self._pull(keys, BEFORE_COMMIT | self._committed)
         except Moved as moved:
             self._adopt(moved)
             raise
@@ -331,10 +364,6 @@ class Worker:
             )
         return answers[0]
 
-    def _any_of(self, timestamps: list[int]) -> Callable[[], bool]:
-        """A condition: one of some requests is answered."""
-        return lambda: any(map(self._kv.done, timestamps))
-
     def _go(self, answer: Answer) -> dict[int, IntArray] | None:
         """Take over what the server says of commits.
 
@@ -370,12 +399,12 @@ class Worker:
         cold = self._cold_of(keys)
         return self._kv.pull(cold, cmd=committed) if len(cold) else None
 
-    def _pull(self, keys: Keys, committed: int) -> None:
-        """Get values of uint64[n] keys as they are after `committed` rounds, or later."""
+    def _pull(self, keys: Keys, cmd: int) -> None:
+        """Get values of uint64[n] keys: `cmd` says as of which round, see `Pulls`."""
         if len(keys):
-            self._await_pull(self._kv.pull(keys, cmd=committed), keys, committed)
+            self._await_pull(self._kv.pull(keys, cmd=cmd), keys, cmd)
 
-    def _await_pull(self, timestamp: int, keys: Keys, committed: int) -> None:
+    def _await_pull(self, timestamp: int, keys: Keys, cmd: int) -> None:
         """Wait for a pull that is due; the answers of a server keep the order of the questions.
 
         So a pull without an answer is lost when a later question has been answered.
@@ -384,20 +413,17 @@ class Worker:
 
         def resend(answer: Answer) -> bool:
             del answer
-            sent.append(self._kv.pull(keys, cmd=committed))
+            sent.append(self._kv.pull(keys, cmd=cmd))
             return False
 
-        status = Request(
-            self._tag,
-            self._incarnation.version,
-            MAX_STEP,
-            self._committed,
-        )
+        status = Request(self._tag, self._incarnation.version, MAX_STEP, self._committed)
         with self._dialogue.forgetting(sent):
             self._dialogue.until(
                 status, lambda: any(map(self._kv.done, sent)), resend, "answer a pull"
             )
             pairs = next(self._kv.wait(each, 0.0) for each in sent if self._kv.done(each))
+        if len(pairs.vals) != len(pairs.keys):
+            raise ServersApart(f"the server at {self._job.server} lacks the values of a past round")
         self.parameters[pairs.keys.astype(np.int64)] = pairs.vals
 
     def _complete_rows(self, changed: dict[int, IntArray]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,6 @@ from mininet_topos.star import StarNetwork
 from workloads.training import FRAMEWORKS
 
 CONTROLLER = "controller"
-SERVER = "server"
-SCHEDULER = "scheduler"
 SWITCH = "switch"
 SCHEDULER_PORT = 9700
 READY_S = 180.0  # PyTorch alone takes a busy machine a minute
@@ -32,11 +31,26 @@ def worker_name(rank: int) -> str:
     return f"worker{rank + 1}"
 
 
+def server_name(rank: int) -> str:
+    """The name of a server's process and of its link: `server`, and `server2` of the next one."""
+    return "server" if not rank else f"server{rank + 1}"
+
+
+def is_server(name: str) -> bool:
+    """Whether a name is one of `server_name`."""
+    return re.fullmatch(r"server\d*", name) is not None
+
+
+def scheduler_name(rank: int) -> str:
+    """The name of the process of a server's scheduler, which runs beside it."""
+    return server_name(rank).replace("server", "scheduler")
+
+
 class JobProcesses:
-    """Scheduler, controller, server and workers of one job, and the switch.
+    """Schedulers, controller, servers and workers of one job, and the switch.
 
     Attributes:
-        workers: the names of the workers' processes, by rank.
+        servers, schedulers, workers: the names of their processes, by rank.
         controller: where the controller serves its APIs.
     """
 
@@ -60,10 +74,12 @@ class JobProcesses:
         self._on_event = on_event
         self._holds = holds
         self._framework = framework
-        self._hosts = {SERVER: topology.server_hosts[0]} | {
-            worker_name(host.rank): host for host in topology.worker_hosts
-        }
-        self.workers = [worker_name(host.rank) for host in topology.worker_hosts]
+        servers = {server_name(host.rank): host for host in topology.server_hosts}
+        schedulers = {scheduler_name(host.rank): host for host in topology.server_hosts}
+        workers = {worker_name(host.rank): host for host in topology.worker_hosts}
+        self._hosts = servers | schedulers | workers
+        self.servers, self.schedulers = list(servers), list(schedulers)
+        self.workers = list(workers)
         self._switches = [site.name for site in topology.switches]
         self._down: set[str] = set()
         self._stack = ExitStack()
@@ -101,7 +117,7 @@ class JobProcesses:
         argv = [sys.executable, "-m", *self._command(name, again)]
         if name == CONTROLLER:
             return self._network.processes.start(name, argv, on_event=self._on_event)
-        host = self._hosts[SERVER if name == SCHEDULER else name].name
+        host = self._hosts[name].name
         process = self._network.start(host, argv, name=name, on_event=self._on_event)
         if again:
             process.go()
@@ -162,15 +178,16 @@ class JobProcesses:
                 *("--listen", f"unix:{self._socket}", "--attempts", str(ATTEMPTS)),
                 *(["--detour"] if self._has_detour else []),
             ]
-        if name == SCHEDULER:
+        if name in self.schedulers:
             return [
-                *("host_stack.kv.scheduler", "--host", self._hosts[SERVER].ip),
+                *("host_stack.kv.scheduler", "--host", self._hosts[name].ip),
                 *("--port", str(SCHEDULER_PORT), "--workers", str(len(self.workers))),
                 *("--servers", "1", "--start-timeout-s", str(READY_S)),
             ]
-        if name == SERVER:
+        if name in self.servers:
             resume = ["--resume"] if again else []
-            return ["workloads.train_server", folder, str(self.controller), *resume, *holds]
+            shard = ["--shard", str(self._hosts[name].rank)]
+            return ["workloads.train_server", folder, str(self.controller), *shard, *resume, *holds]
         rank = str(self._hosts[name].rank)
         if self._framework == "torch":
             return [*self._torchrun(rank), "-m", "workloads.train_torch", folder]

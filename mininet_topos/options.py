@@ -14,7 +14,9 @@ from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import MAX_ROUND, MAX_WORKERS
 from host_stack.progress import BSP, Consistency
-from mininet_topos.faults import FaultPlan
+from host_stack.shards import MAX_SERVERS
+from mininet_topos.faults import Action, FaultPlan
+from mininet_topos.job_processes import is_server
 from mininet_topos.leaf_spine import LEAVES_MAX, SPINES_MAX, LeafSpineTopology
 from mininet_topos.shaping import LinkShape
 from mininet_topos.star import StarTopology
@@ -34,6 +36,7 @@ class RunOptions:
         dataset, model, optimizer: names, with options; see `workloads`.
         learning_rate: of the optimiser, for the sum of the workers' gradients.
         workers, rounds, batch, seed: size and seed of the training.
+        servers: over which the keys are sharded.
         modes: which of `MODES` to run, in order.
         target: which switch.
         lanes: of the program that it runs.
@@ -59,6 +62,7 @@ class RunOptions:
     optimizer: str = "adagrad"
     learning_rate: float = 0.1
     workers: int = 4
+    servers: int = 1
     rounds: int = 60
     batch: int = 512
     seed: int = 1
@@ -97,6 +101,9 @@ class RunOptions:
         for mode in self.modes:
             _one_of("mode", mode, MODES)
         _between("workers", self.workers, 1, MAX_WORKERS)
+        _between("servers", self.servers, 1, MAX_SERVERS)
+        if self.servers > 1:
+            self._check_servers()
         _between("rounds", self.rounds, 1, MAX_ROUND)
         _between("batch", self.batch, 1, 1 << 20)
         LinkShape(self.link_mbps)
@@ -115,6 +122,7 @@ class RunOptions:
             self._check_torch()
         self.faults.check(
             workers=self.workers,
+            servers=self.servers,
             rounds=self.rounds,
             target=self.target,
             backup=self.backup_path,
@@ -127,12 +135,14 @@ class RunOptions:
         if self.topology == "star":
             return StarTopology(
                 workers=self.workers,
+                servers=self.servers,
                 target=self.target,
                 rate_mbps=self.link_mbps,
                 backup_path=self.backup_path,
             )
         return LeafSpineTopology(
             workers=self.workers,
+            servers=self.servers,
             target=self.target,
             rate_mbps=self.link_mbps,
             leaves=self.leaves,
@@ -145,6 +155,22 @@ class RunOptions:
             raise BadInput("a backup path leads around one switch: it needs --topology star")
         _between("leaves", self.leaves, 1, LEAVES_MAX)
         _between("spines", self.spines, 1, SPINES_MAX)
+
+    def _check_servers(self) -> None:
+        """What a job with several servers cannot do; see docs/reliability.md."""
+        if Consistency.parse(self.consistency) != BSP:
+            raise BadInput(f"consistency {self.consistency}: with several servers it is bsp")
+        if self.transport != "batch":
+            raise BadInput(f"transport {self.transport}: with several servers it is batch")
+        if self.backup_path:
+            raise BadInput("a backup path is for a job with one server")
+        killed = [str(fault) for fault in self.faults.faults if is_server(fault.target)]
+        dies = any(not each.startswith(Action.CUT) for each in killed)
+        if dies and self.checkpoint_every != 1:
+            raise BadInput(
+                f"{', '.join(killed)}: of several servers one may come back only where every "
+                "round is in its checkpoint: add --checkpoint-every 1"
+            )
 
     def _check_torch(self) -> None:
         _one_of("framework", self.framework, FRAMEWORKS)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mininet_topos.job_processes import is_server
 from mininet_topos.json_node import JsonNode, ReportError
 
 SCHEMA = 1
@@ -79,6 +80,12 @@ class ModeRecord:
     faults: list[FaultRecord]
     conserved: bool | None
 
+    @property
+    def server_link(self) -> str | None:
+        """The busiest link of a server; None where links were not counted."""
+        servers = [name for name in self.traffic_bytes if is_server(name)]
+        return max(servers, key=lambda name: sum(self.traffic_bytes[name].values()), default=None)
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -87,6 +94,7 @@ class Setup:
     dataset: str
     model: str
     workers: int
+    servers: int
     rounds: int
     consistency: str
     libra_version: str | None
@@ -158,6 +166,7 @@ def _setup(root: JsonNode) -> Setup:
         dataset=root.get("dataset").text(),
         model=root.get("model").text(),
         workers=root.get("workers").integer(1),
+        servers=_integer(root, "servers") or 1,
         rounds=root.get("rounds").integer(1),
         consistency=_text(root, "consistency") or "bsp",
         libra_version=_text(root, "libra_version"),

@@ -12,7 +12,9 @@ from prometheus_client.registry import Collector
 from host_stack.commit import Commit
 from host_stack.errors import BadInput
 from host_stack.job import Job
-from host_stack.worker import RoundTimes, Worker
+from host_stack.sharded import JobWorker, push_stats
+from host_stack.shards import Shards
+from host_stack.worker import RoundTimes
 
 
 def serve(registry: CollectorRegistry, address: str) -> None:
@@ -32,9 +34,13 @@ def serve(registry: CollectorRegistry, address: str) -> None:
 class WorkerMetrics:
     """Of one worker: rounds, phases, gradients by path, packets, round trips, and its window."""
 
-    def __init__(self, job: Job, rank: int) -> None:
+    def __init__(self, job: Shards, rank: int) -> None:
+        """A job with several servers is counted under the number of its first shard.
+
+        Epoch, round trip and window are those of each shard, under its number.
+        """
         self.registry = CollectorRegistry()
-        self._labels = (str(job.job), str(rank))
+        self._labels = (str(job.job(0).job), str(rank))
         self._steps = self._counter("steps", "Steps that were pushed and let go on.")
         self._seconds = self._counter("seconds", "Seconds in each phase of a round.", "phase")
         self._gradients = self._counter("gradients", "Gradients pushed, hot and cold.", "path")
@@ -55,7 +61,7 @@ class WorkerMetrics:
         names = ("job", "worker")
         return Gauge(f"libra_worker_{name}", text, names, registry=self.registry)
 
-    def pushed(self, step: int, compute_s: float, times: RoundTimes, worker: Worker) -> None:
+    def pushed(self, step: int, compute_s: float, times: RoundTimes, worker: JobWorker) -> None:
         """Count a step that a worker has made."""
         at = self._labels
         self._steps.labels(*at).inc()
@@ -67,10 +73,12 @@ class WorkerMetrics:
         self._fetched.labels(*at).inc(times.fetched_rows)
         self._replays.labels(*at).inc(times.replays)
         self._round.labels(*at).set(step + 1)
-        self._epoch.labels(*at).set(worker.incarnation.epoch)
-        self._rtt.labels(*at).set(worker.hot.rtt.srtt_s or 0.0)
-        self._window.labels(*at).set(worker.hot.congestion.window)
-        stats = worker.hot.stats
+        for shard in worker.shards:
+            own = (str(shard.job), at[1])
+            self._epoch.labels(*own).set(shard.incarnation.epoch)
+            self._rtt.labels(*own).set(shard.hot.rtt.srtt_s or 0.0)
+            self._window.labels(*own).set(shard.hot.congestion.window)
+        stats = push_stats(worker)
         for fate, total in (
             ("sent", stats.packets),
             ("retransmitted", stats.retransmissions),

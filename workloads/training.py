@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from host_stack.audit.log import PushLog
 from host_stack.errors import BadInput, LibraError
 from host_stack.jsonfile import read_json_object
 from workloads.table_part import open_tables
@@ -100,6 +101,19 @@ def open_workload(
         raise BadInput(f"unknown framework {framework!r}; known are {', '.join(FRAMEWORKS)}")
     open_ = open_tables if framework == "torch" else Workload.open
     return open_(dataset, model, seed=seed, workers=workers, batch_size=batch_size)
+
+
+def shard_folder(folder: Path, servers: int, shard: int) -> Path:
+    """Where a server and the audit of its shard keep their files: `server2` for the second one.
+
+    A job with one server has no folders of shards.
+    """
+    return folder if servers == 1 else folder / f"server{shard + 1}"
+
+
+def push_log(folder: Path, servers: int, shard: int, rank: int) -> PushLog:
+    """Where a process of a worker records what it pushes to a shard."""
+    return PushLog(shard_folder(folder, servers, shard) / AUDIT_FOLDER, rank)
 
 
 def emit(event: str, **fields: Any) -> None:
