@@ -103,7 +103,9 @@ class ShardedWorker:
         return np.concatenate([shard.hot_keys + first for shard, first in firsts])
 
     def close(self) -> None:
-        """End the threads, when they are done with what they do."""
+        """End the threads; what waits in one gives up."""
+        for worker in self._shards:
+            worker.give_up()
         self._pool.shutdown()
 
     def start(self) -> int:

@@ -240,6 +240,10 @@ class Worker:
         """
         self._push_uncommitted(step, NOTHING, RoundTimes(), ends=True)
 
+    def give_up(self) -> None:
+        """Let a call that waits in another thread end, soon, with `PushFailed`."""
+        self._dialogue.give_up()
+
     # -- one attempt ------------------------------------------------------------------------
 
     def _push_uncommitted(

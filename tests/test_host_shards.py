@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.jobapi.shards import split_placement
@@ -42,6 +42,7 @@ def shards_of(*sizes: int) -> Shards:
     )
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10_000), st.integers(1, 15))
 def test_shares_differ_by_one_key_at_most(num_keys: int, servers: int) -> None:
     """And are all keys; more servers than keys are refused."""
@@ -54,6 +55,7 @@ def test_shares_differ_by_one_key_at_most(num_keys: int, servers: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 99)), st.sets(st.integers(1, 99), max_size=6))
 def test_a_split_loses_no_key(keys: set[int], ends: set[int]) -> None:
     """Each key is at the shard that owns it, under its number there, in order."""
