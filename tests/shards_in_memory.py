@@ -19,7 +19,7 @@ from host_stack.placement import Placement
 from host_stack.sharded import ShardedWorker
 from host_stack.shards import Shards, shard_sizes
 from host_stack.worker import Worker
-from tests.job_in_memory import GROUP, MemoryJob, Push, Record, addresses
+from tests.job_in_memory import MemoryJob, Push, Record, addresses
 from tests.memory_network import Crashed, Faults, MemoryNetwork
 
 
@@ -55,7 +55,7 @@ class ShardsInMemory:
                     pushes,
                     size,
                     min(max(hot - first, 0), size),
-                    self._network(shard, faults),
+                    self.network_of(shard, faults),
                     at=lambda job, shard=shard: replace(
                         job,
                         job=1 + shard,
@@ -73,12 +73,13 @@ class ShardsInMemory:
         self.crashes: Counter[int] = Counter()
         self._lock = threading.Lock()
 
-    def _network(
+    def network_of(
         self, shard: int, faults: Faults | None
     ) -> Callable[[Job, Placement], MemoryNetwork]:
+        """What makes the network of a shard, without a switch; for tests to replace."""
         hosts = [server_of(shard), *addresses(self._workers)]
         ports = {address: port for port, address in enumerate(hosts, 1)}
-        return lambda job, _: MemoryNetwork(ports, job.group or GROUP, hosts[1:], faults=faults)
+        return lambda job, _: MemoryNetwork(ports, job.group, hosts[1:], faults=faults)
 
     def run(self, timeout_s: float = 120.0) -> FloatArray:
         """Run to the end; return the parameters of all shards."""
@@ -112,7 +113,7 @@ class ShardsInMemory:
                     rank,
                     memory.network.transport(address),
                     node,
-                    lambda *push, memory=memory: memory.records.append(Record(rank, *push)),
+                    lambda *push, shard=shard: self.pushed(shard, Record(rank, *push)),
                     parameters=parameters[self.shards.own(shard)],
                 )
                 for shard, (memory, node) in enumerate(zip(self.jobs, nodes, strict=True))
@@ -143,6 +144,10 @@ class ShardsInMemory:
             except Moved as moved:
                 step, worker.is_current = moved.steps, False
         worker.end(step - 1)
+
+    def pushed(self, shard: int, record: Record) -> None:
+        """Called when a worker has pushed and not said so; for tests to replace."""
+        self.jobs[shard].records.append(record)
 
     def seen(self, rank: int, step: int, keys: np.ndarray, values: FloatArray) -> None:
         """Called with what a worker makes its gradient of; for tests to replace."""

@@ -12,19 +12,11 @@ from host_stack.errors import ServersApart
 from host_stack.hot_kv import HotKVWorker
 from host_stack.sharded import ShardedWorker
 from host_stack.worker import Worker
-from tests.job_in_memory import Push, random_pushes
-from tests.memory_network import Faults
+from tests.job_in_memory import Push, Record, random_pushes
+from tests.memory_network import Crashed, Faults
 from tests.shards_in_memory import ShardsInMemory, server_of
 from tests.test_hot_kv import KEYS, OTHERS, alternating
 from tests.test_job import NUM_KEYS, expected
-
-PUSHING = 5
-"""Calls of a transport after which a worker is in its first push."""
-
-
-def models_after(pushes: list[list[Push]]) -> list[np.ndarray]:
-    """The model before each round and after the last, computed without any network."""
-    return [expected(pushes[:rounds]) for rounds in range(len(pushes) + 1)]
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
@@ -56,24 +48,45 @@ def test_faulty_networks_keep_the_bits(servers: int) -> None:
     assert sum(each.get("fallback_duplicate", 0) for each in counters) > 0
 
 
-@pytest.mark.parametrize("calls", [1, 5, 9, 14, 20])
+class Watched(ShardsInMemory):
+    """Notes what workers make a gradient of that the round has not found."""
+
+    def __init__(self, pushes: list[list[Push]], **options: int) -> None:
+        super().__init__(pushes, NUM_KEYS, 2000, 2, **options)
+        self.models = [expected(pushes[:rounds]) for rounds in range(len(pushes) + 1)]
+        self.wrong: list[tuple[int, int]] = []
+
+    def seen(self, rank: int, step: int, keys: np.ndarray, values: np.ndarray) -> None:
+        """Compare with the model after so many rounds."""
+        if values.tobytes() != self.models[step][keys.astype(np.int64)].tobytes():
+            self.wrong.append((rank, step))
+
+
+class DiesBetween(Watched):
+    """Worker 1 dies when one shard has all of its round 1 and was not told so.
+
+    The harness lets the other shard commit that round first.
+    """
+
+    def __init__(self, pushes: list[list[Push]], shard: int) -> None:
+        super().__init__(pushes)
+        self._shard = shard
+
+    def pushed(self, shard: int, record: Record) -> None:
+        """Die, once."""
+        super().pushed(shard, record)
+        if (shard, record.rank, record.step) == (self._shard, 1, 1) and not self.crashes:
+            raise Crashed(str(record.rank))
+
+
 @pytest.mark.parametrize("shard", [0, 1])
-def test_a_worker_that_comes_back_between_two_commits(
-    shard: int, calls: int, monkeypatch: pytest.MonkeyPatch
+def test_a_worker_that_dies_between_two_commits(
+    shard: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its round is committed at one server and not at the other: each counts it once.
 
-    What it computes from is what the round has found, also where that is overwritten already.
+    What it computes from again is what the round has found, which is overwritten already.
     """
-    pushes = random_pushes(2, 4, NUM_KEYS, 900, seed=7)
-    models = models_after(pushes)
-    job = ShardsInMemory(pushes, NUM_KEYS, 2000, 2)
-    wrong: list[tuple[int, int]] = []
-
-    def seen(rank: int, step: int, keys: np.ndarray, values: np.ndarray) -> None:
-        if values.tobytes() != models[step][keys.astype(np.int64)].tobytes():
-            wrong.append((rank, step))
-
     past: list[int] = []
     fetch_before = Worker.fetch_before
 
@@ -82,14 +95,23 @@ def test_a_worker_that_comes_back_between_two_commits(
         fetch_before(worker, keys)
 
     monkeypatch.setattr(Worker, "fetch_before", noted)
-    job.seen = seen  # type: ignore[method-assign]
-    job.jobs[shard].crash("127.0.1.3", calls)
-    assert job.run().tobytes() == models[-1].tobytes()
+    job = DiesBetween(random_pushes(2, 4, NUM_KEYS, 900, seed=7), shard)
+    assert job.run().tobytes() == job.models[-1].tobytes()
     assert job.crashes[1] == 1
-    assert wrong == []
-    # The harness lets the other shard finish its round, unless the worker dies before its push.
-    assert set(past) <= {2 - shard}
-    assert past or calls < PUSHING
+    assert job.wrong == []
+    assert past == [2 - shard]
+    for each in job.jobs:
+        assert [commit.round for commit in each.commits] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("calls", [1, 9, 20])
+def test_a_worker_that_dies_at_any_time(calls: int) -> None:
+    """Wherever its transport to one server was."""
+    job = Watched(random_pushes(2, 4, NUM_KEYS, 900, seed=7))
+    job.jobs[1].crash("127.0.1.3", calls)
+    assert job.run().tobytes() == job.models[-1].tobytes()
+    assert job.crashes[1] == 1
+    assert job.wrong == []
 
 
 def test_a_server_that_comes_back_with_every_commit() -> None:
