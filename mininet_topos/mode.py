@@ -76,7 +76,9 @@ class ModeRun:
         self._topology = replace(options.network, faults=self._faults.links)
         self.files = JobFiles(mode, options, plan, artifact, self._topology, folder)
         self.result = ModeResult(folder, servers=options.servers)
-        self._committed = dict.fromkeys(map(names.server_name, range(options.servers)), 0)
+        self._committed: dict[str, int] = {
+            names.server_name(rank): 0 for rank in range(options.servers)
+        }
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
     def run(self, num_keys: int, on_progress: OnProgress) -> ModeResult:
@@ -170,7 +172,8 @@ class ModeRun:
 
     def _is_last_commit(self, event: Event) -> bool:
         """Whether the round is now committed by all servers."""
-        self._committed[event.process] = rounds = event.fields["round"] + 1
+        rounds = int(event.fields["round"]) + 1
+        self._committed[event.process] = rounds
         return min(self._committed.values()) == rounds
 
     def _change_hot_set(self, event: Event, job: JobProcesses) -> None:

@@ -251,6 +251,7 @@ class MemoryJob:
         self._saved = Checkpoint(0, (0,) * self._workers, np.zeros(num_keys, np.float32))
         self._on_commit: list[Callable[[Commit], None]] = []
         self._lock = threading.Lock()
+        self._is_stopped = False
         self.commits: list[Commit] = []
         self.applied: list[Aggregate] = []
         self.records: list[Record] = []
@@ -268,6 +269,12 @@ class MemoryJob:
     def crash(self, address: str, calls: int) -> None:
         """Let the process at an address die at a call of its transport, counted from now."""
         self.network.transport(address).crashes_after = calls
+
+    def stop(self) -> None:
+        """Let server and scheduler end where the workers have failed."""
+        self._is_stopped = True
+        self.crash(self.job.server, 1)
+        self.scheduler.close()
 
     def run(self, timeout_s: float = 120.0) -> Outcome:
         """Run to the last commit."""
@@ -296,6 +303,8 @@ class MemoryJob:
     def server_main(self) -> None:
         """The lives of the server's processes."""
         while not self._serve(resumed=bool(self.outcome.crashes[self.job.server])):
+            if self._is_stopped:
+                return
             self.outcome.crashes[self.job.server] += 1
             self.network.restart_host(self.job.server)
 

@@ -89,7 +89,7 @@ class ShardsInMemory:
             for future in as_completed(futures, timeout=timeout_s):
                 if future.exception() is not None:
                     for job in self.jobs:
-                        job.scheduler.close()
+                        job.stop()
                 future.result()
         return np.concatenate([job.outcome.parameters for job in self.jobs])
 

@@ -97,7 +97,7 @@ def test_bad_values(name: str, value: object, allowed: str) -> None:
         ({"transport": "scapy"}, "scapy: with several servers it is batch"),
         ({"backup_path": True}, "one server"),
         ({"faults": FaultPlan.parse("kill=ps1@r3")}, "server2@r3.*--checkpoint-every 1"),
-        ({"faults": FaultPlan.parse("kill=server3@r3")}, "allowed are .*server2"),
+        ({"faults": FaultPlan.parse("cut=server3@r3")}, "allowed are .*server2"),
     ],
 )
 def test_what_several_servers_cannot_do(changed: dict[str, Any], message: str) -> None:
