@@ -93,11 +93,11 @@ def test_more_than_the_model_has(workload: Workload) -> None:
 def test_the_choice_stays_on_the_switch(workload: Workload) -> None:
     """The model of bytes never asks for more cells than there are."""
     small = Layout(lanes=8, rows=1, window=256, program=1)
-    assert len(make_plan(options(), workload, artifact(small)).placement) <= 8
+    assert len(make_plan(options(), workload, artifact(small)).placements[0]) <= 8
 
 
 def test_same_seed_same_plan(workload: Workload) -> None:
     """A plan is a function of its options."""
     first, second = (make_plan(options(seed=3), workload, artifact()) for _ in range(2))
     assert first.fraction_bits == second.fraction_bits
-    assert np.array_equal(first.placement.keys, second.placement.keys)
+    assert np.array_equal(first.placements[0].keys, second.placements[0].keys)
