@@ -33,7 +33,7 @@ class Pulls:
     """Answers pulls with parameters as they are; `cmd` is how many rounds must be committed.
 
     With `BEFORE_COMMIT` it is answered with those before the last of that many rounds, for a worker
-    that makes that round again at another server; without values if they are not known any more.
+    that makes that round again at another server; refused where they are not known any more.
     Of each worker the last pull is held: one that asks again has given the earlier one up.
     """
 
@@ -66,7 +66,7 @@ class Pulls:
 
     def _answer_before(self, pull: _Pull, committed: int) -> None:
         if self._kept is None or pull.request.cmd != BEFORE_COMMIT | committed:
-            self._kv.response(pull.request, KVPairs(pull.keys, pull.keys[:0].astype(np.float32)))
+            self._kv.refuse(pull.request, f"the values before round {committed} are not known")
             return
         (changed, before), keys = self._kept, pull.keys.astype(np.int64)
         values = self._parameters[keys]

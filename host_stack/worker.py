@@ -19,6 +19,7 @@ from host_stack.fixedpoint import FloatArray, IntArray
 from host_stack.incarnation import Incarnation, Moved
 from host_stack.inquiry import read_answer
 from host_stack.job import Job
+from host_stack.kv.errors import KVRefused
 from host_stack.kv.ids import server_id
 from host_stack.kv.node import Node
 from host_stack.kv.worker import KVWorker
@@ -202,6 +203,8 @@ class Worker:
         self.is_current = self._is_complete = False
         try:
             self._pull(keys, BEFORE_COMMIT | self._committed)
+        except KVRefused as refused:
+            raise ServersApart(str(refused)) from refused
         except Moved as moved:
             self._adopt(moved)
             raise
@@ -426,8 +429,6 @@ class Worker:
                 status, lambda: any(map(self._kv.done, sent)), resend, "answer a pull"
             )
             pairs = next(self._kv.wait(each, 0.0) for each in sent if self._kv.done(each))
-        if len(pairs.vals) != len(pairs.keys):
-            raise ServersApart(f"the server at {self._job.server} lacks the values of a past round")
         self.parameters[pairs.keys.astype(np.int64)] = pairs.vals
 
     def _complete_rows(self, changed: dict[int, IntArray]) -> int:
