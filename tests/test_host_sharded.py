@@ -104,10 +104,10 @@ def test_a_worker_that_dies_between_two_commits(
         assert [commit.round for commit in each.commits] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("calls", [1, 9, 20])
+@pytest.mark.parametrize("calls", [1, 5, 9])
 def test_a_worker_that_dies_at_any_time(calls: int) -> None:
-    """Wherever its transport to one server was."""
-    job = Watched(random_pushes(2, 4, NUM_KEYS, 900, seed=7))
+    """Wherever its transport to one server was, before that server has ended."""
+    job = Watched(random_pushes(2, 6, NUM_KEYS, 900, seed=7))
     job.jobs[1].crash("127.0.1.3", calls)
     assert job.run().tobytes() == job.models[-1].tobytes()
     assert job.crashes[1] == 1
