@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import Counter, deque
@@ -31,6 +32,8 @@ from host_stack.progress import BSP, Consistency, Progress
 from host_stack.pulls import Pulls
 from host_stack.standing import OpenRound, Tally
 from host_stack.transport import Transport
+
+_LOG = logging.getLogger(__name__)
 
 POLL_S = 0.2
 KEPT_ROUNDS = 8
@@ -126,6 +129,11 @@ class Server:
     def round(self) -> int:
         """The lowest round that is not committed."""
         return self._progress.round
+
+    @property
+    def epoch(self) -> int:
+        """That rounds are pushed in now."""
+        return self._incarnation.epoch
 
     def run(self, rounds: int | None = None) -> None:
         """Serve until `rounds` rounds are committed, or all workers have ended.
@@ -229,6 +237,7 @@ class Server:
         waiting = {rank: each.request for rank, each in self._waiting.items()} | self._rejoining
         self._rejoining.clear()
         self._begin(replace(incarnation, round=self.round))
+        _LOG.info("round %d is open in epoch %d", self.round, incarnation.epoch)
         for rank, request in waiting.items():
             self._answer_moved(rank, request)
 
@@ -237,6 +246,7 @@ class Server:
         now = time.monotonic()
         if now - self._asked_at >= RENEW_EVERY_S:
             self._asked_at = now
+            _LOG.info("the controller is asked for another epoch: %s", reason)
             self._incarnations.renew(reason, self._incarnation, self.round)
 
     def _suspect(self, reason: str) -> None:
@@ -244,6 +254,7 @@ class Server:
         now = time.monotonic()
         if now - self._asked_at >= RENEW_EVERY_S:
             self._asked_at = now
+            _LOG.warning("the controller is asked to look at the switch: %s", reason)
             self._incarnations.suspect(reason, self._incarnation, self.round)
 
     # -- what comes in ----------------------------------------------------------------------

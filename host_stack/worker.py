@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import Counter
@@ -31,6 +32,8 @@ from host_stack.push import HotPush
 from host_stack.transport import Transport, ipv4
 from host_stack.updates import Updates
 from host_stack.wire import Op
+
+_LOG = logging.getLogger(__name__)
 
 UPDATE_GRACE_S = 0.05
 """How long an UPDATE may be overtaken by the server's answer before its row is fetched."""
@@ -459,6 +462,7 @@ class Worker:
         Where the server lacks steps that were committed once, nothing is left to push.
         """
         first = self._uncommitted[0].number if self._uncommitted else moved.steps
+        _LOG.info("%s", moved)
         if (
             moved.incarnation.version != self._incarnation.version  # keys that were cold are hot
             or moved.steps != first
