@@ -6,7 +6,6 @@ import argparse
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,19 +14,6 @@ from host_stack import logs
 from host_stack.errors import BadInput
 
 LOGGER = logging.getLogger("host_stack.somewhere")
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """What a test sets up is gone behind it."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    levels = {name: logging.getLogger(name).level for name in logs.OURS}
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, each in levels.items():
-        logging.getLogger(name).setLevel(each)
 
 
 def lines(stream: io.StringIO) -> list[dict]:
