@@ -26,6 +26,7 @@ from controller.cli_status import status
 from controller.outputs import check_file
 from controller.placing.methods import METHODS
 from controller.targets import EMULATED
+from host_stack import logs
 from host_stack.errors import LibraError
 from host_stack.progress import BSP, FORMS
 from mininet_topos.direct_run import DirectOptions
@@ -187,6 +188,10 @@ def run(
             "dense part by all-reduce; see docs/pytorch.md."
         ),
     ] = DEFAULTS.framework,
+    log_format: Annotated[
+        str,
+        typer.Option(help=f"Of the logs below OUT/…/logs: {', '.join(logs.FORMATS)}."),
+    ] = DEFAULTS.log_format,
     topo: Annotated[
         Path | None,
         typer.Option(
@@ -241,6 +246,7 @@ def run(
         backup_path=backup_path,
         change_hot_set=change_hot_set,
         framework=framework,
+        log_format=log_format,
         out=out,
     )
     console = Console()

@@ -46,6 +46,10 @@ class PeerTransport:
         """A descriptor that is readable when a datagram of the peer or of a group waits."""
         return self._epoll.fileno()
 
+    def sockets(self) -> Sequence[int]:
+        """Of the peer and of the groups."""
+        return [part.fileno() for part in self._parts]
+
     def send(self, batch: Bytes, lengths: IntArray, destination: int) -> int:
         """Send the leading packets of uint8[n, stride]; return how many the kernel took."""
         return self._parts[0].send(batch, lengths, destination)

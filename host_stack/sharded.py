@@ -62,6 +62,12 @@ def versions(worker: JobWorker) -> tuple[int, ...]:
     return tuple(shard.incarnation.version for shard in worker.shards)
 
 
+def where(worker: JobWorker) -> dict[str, int]:
+    """Job, epoch and round of a worker, for its log; of several servers those of the first."""
+    first = worker.shards[0]
+    return {"job": first.job, "epoch": first.incarnation.epoch, "round": first.round}
+
+
 def push_stats(worker: JobWorker) -> PushStats:
     """What the pushes of all shards cost."""
     total = PushStats()

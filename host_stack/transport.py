@@ -84,6 +84,9 @@ class Transport(Protocol):
     def fileno(self) -> int:
         """A descriptor that is readable when a datagram waits."""
 
+    def sockets(self) -> Sequence[int]:
+        """The descriptors of its sockets (`host_stack.socket_queue`)."""
+
     def send(self, batch: Bytes, lengths: IntArray, destination: int) -> int:
         """Send the leading packets of uint8[n, stride]; return how many the kernel took."""
 
@@ -156,6 +159,10 @@ class BatchTransport:
     def fileno(self) -> int:
         """The socket's descriptor."""
         return self._sock.fileno()
+
+    def sockets(self) -> Sequence[int]:
+        """The same."""
+        return (self._sock.fileno(),)
 
     def send(self, batch: Bytes, lengths: IntArray, destination: int) -> int:
         """Send the leading packets of uint8[n, stride]; return how many the kernel took."""

@@ -135,6 +135,11 @@ class Worker:
         return self._job.job
 
     @property
+    def round(self) -> int:
+        """That its steps are pushed into."""
+        return self._round
+
+    @property
     def incarnation(self) -> Incarnation:
         """The one that this worker pushes in."""
         return self._incarnation
@@ -462,7 +467,7 @@ class Worker:
         Where the server lacks steps that were committed once, nothing is left to push.
         """
         first = self._uncommitted[0].number if self._uncommitted else moved.steps
-        _LOG.info("%s", moved)
+        _LOG.info("%s", moved, extra={"fields": {"job": self._job.job}})
         if (
             moved.incarnation.version != self._incarnation.version  # keys that were cold are hot
             or moved.steps != first

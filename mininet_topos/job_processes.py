@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from controller.jobapi.channel import ControllerAddress
+from host_stack import logs
 from mininet_topos.fabric import FabricNetwork
 from mininet_topos.processes import OnEvent, SupervisedProcess
 from mininet_topos.star import StarNetwork
@@ -62,6 +63,7 @@ class JobProcesses:
         holds: Mapping[str, Sequence[str]],
         framework: str = FRAMEWORKS[0],
         *,
+        log_format: str = logs.FORMATS[0],
         has_detour: bool = False,
     ) -> None:
         """Of a job whose files are in `folder`; `holds` are points at which processes wait.
@@ -74,6 +76,7 @@ class JobProcesses:
         self._on_event = on_event
         self._holds = holds
         self._framework = framework
+        self._log_format = log_format
         servers = {server_name(host.rank): host for host in topology.server_hosts}
         schedulers = {scheduler_name(host.rank): host for host in topology.server_hosts}
         workers = {worker_name(host.rank): host for host in topology.worker_hosts}
@@ -114,7 +117,8 @@ class JobProcesses:
         if (switch := self._switch(name)) is not None:
             switch.start()
             return self[name]
-        argv = [sys.executable, "-m", *self._command(name, again)]
+        log = ("--log-format", self._log_format)
+        argv = [sys.executable, "-m", *self._command(name, again), *log]
         if name == CONTROLLER:
             return self._network.processes.start(name, argv, on_event=self._on_event)
         host = self._hosts[name].name

@@ -93,6 +93,7 @@ class ModeRun:
                 self._events.put,
                 self._faults.holds(),
                 self._options.framework,
+                log_format=self._options.log_format,
                 has_detour=self._options.backup_path,
             )
             stack.enter_context(job)

@@ -9,6 +9,7 @@ from pathlib import Path
 from controller.artifacts import program_with
 from controller.placing.methods import BEST, METHODS
 from controller.targets import EMULATED
+from host_stack import logs
 from host_stack.connect import TRANSPORTS
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
@@ -53,6 +54,7 @@ class RunOptions:
         backup_path: hosts have a second path, around the switch.
         change_hot_set: round at whose beginning other keys become hot; None for never.
         framework: what the workers compute with; of `FRAMEWORKS`.
+        log_format: of the logs of all processes but switches; of `logs.FORMATS`.
         faults: what goes wrong; see `faults_of`.
         out: folder of results.
     """
@@ -85,6 +87,7 @@ class RunOptions:
     backup_path: bool = False
     change_hot_set: int | None = None
     framework: str = FRAMEWORKS[0]
+    log_format: str = logs.FORMATS[0]
     faults: FaultPlan = field(default_factory=FaultPlan)
     out: Path = Path("out")
 
@@ -93,6 +96,7 @@ class RunOptions:
         program_with(self.lanes)
         self._check_topology()
         _one_of("transport", self.transport, TRANSPORTS)
+        _one_of("log-format", self.log_format, logs.FORMATS)
         Consistency.parse(self.consistency)
         _one_of("placement", self.placement, tuple(METHODS))
         make_optimizer(self.optimizer, 0, learning_rate=self.learning_rate)

@@ -31,7 +31,7 @@ PUSHED = 300
 OPTIONS = (
     *("--rounds", str(ROUNDS), "--mode", "libra", "--mode", "server-only", "--audit"),
     # With faults a run is patient: a worker may be away for minutes.
-    *("--fault", "loss=0.002"),
+    *("--fault", "loss=0.002", "--log-format", "json"),
 )
 
 
@@ -160,6 +160,33 @@ def test_pushed_keys_take_effect_between_two_rounds(story: Story) -> None:
     assert modes["libra"]["audit"]["discarded"] == 0
     assert modes["libra"]["server_counters"]["incarnations"] == 1
     assert modes["libra"]["server_counters"].get("stale_push", 0) == 0
+
+
+def test_logs_tell_job_epoch_and_round(story: Story) -> None:
+    """Of every process, in lines that programs read."""
+    logs = {
+        path.stem: [json.loads(line) for line in path.read_text().splitlines()]
+        for path in (story.folder / "logs").glob("*.log")
+        if path.stem != "s1"
+    }
+    assert {name: {line["process"] for line in lines} for name, lines in logs.items()} == {
+        "controller": {"controller"},
+        "scheduler": {"scheduler"},
+        "server": {"server"},
+        "worker1": {"worker"},
+        "worker2": {"worker"},
+    }
+    events = {line["event"]: line for line in logs["controller"] if line.get("job") == 1}
+    assert {"job-created", "placement", "epoch"} <= set(events)
+    assert (events["placement"]["epoch"], events["epoch"]["epoch"]) == (1, 2)
+    begun = [line for line in logs["server"] if line["text"].startswith("round ")]
+    assert [(line["job"], line["epoch"], line["round"]) for line in begun] == [
+        (1, 2, story.open_round + 1)
+    ]
+    for rank in range(2):
+        moved = logs[f"worker{rank + 1}"][-2]
+        assert moved["text"] == f"the job goes on behind step {story.open_round + 1}, in epoch 2"
+        assert (moved["job"], moved["worker"]) == (1, rank)
 
 
 def test_drains_find_what_registers_hold(story: Story) -> None:

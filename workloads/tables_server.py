@@ -6,6 +6,7 @@ It knows keys and values, and nothing of data sets or models. docs/pytorch.md ha
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,6 +17,7 @@ import numpy as np
 from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.client import JobIncarnations
 from controller.jobapi.row_answers import RowAnswers
+from host_stack import logs
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.commit import Aggregate, Commit
 from host_stack.connect import open_transport, server_node
@@ -31,6 +33,8 @@ from host_stack.shards import Shards
 from workloads.optimizers import Optimizer, make_optimizer
 from workloads.train_server import CONTROLLER_S, model_sha256
 from workloads.training import emit, run_role
+
+_LOG = logging.getLogger("workloads.tables_server")
 
 
 class Keeping:
@@ -137,7 +141,9 @@ def serve(given: argparse.Namespace) -> None:
             resumed=steps if round_ else None,
             records_first=len(shards) > 1,
         )
+        logs.describe(lambda: {"job": job.job, "epoch": server.epoch, "round": server.round})
         emit("ready", round=round_, epoch=first.epoch)
+        _LOG.info("ready for round %d", round_)
         node.start()
         with answering(job, controller, server):
             server.run()
@@ -163,7 +169,10 @@ def main() -> None:
     parser.add_argument("--placement", type=Path, help="of a job without a controller")
     parser.add_argument("--checkpoint-every", type=int, default=0, help="rounds; 0 for never")
     parser.add_argument("--save", type=Path, help="write the final parameters, as .npy")
-    serve(parser.parse_args())
+    logs.add_options(parser)
+    given = parser.parse_args()
+    logs.start(given.log_format, "server", level=given.log_level)
+    serve(given)
 
 
 if __name__ == "__main__":

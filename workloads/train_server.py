@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import logging
 import sys
 from contextlib import closing
 from dataclasses import asdict
@@ -14,6 +15,7 @@ import numpy as np
 from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.client import JobIncarnations
 from controller.jobapi.row_answers import RowAnswers
+from host_stack import logs
 from host_stack.audit.log import CommitLog
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.commit import Aggregate, Commit
@@ -31,6 +33,8 @@ from workloads.role_metrics import ServerMetrics
 from workloads.role_metrics import serve as serve_metrics
 from workloads.snapshots import Snapshots
 from workloads.training import AUDIT_FOLDER, Training, emit, run_role, shard_folder
+
+_LOG = logging.getLogger("workloads.train_server")
 
 CONTROLLER_S = 120.0
 """How long the controller may take to give the server its epoch."""
@@ -131,11 +135,14 @@ def serve(
         on_phase=holds.at,
         records_first=len(shards) > 1,
     )
+    metrics.watch(transport)
+    logs.describe(lambda: {"job": job.job, "epoch": server.epoch, "round": server.round})
     node.start()
     # Later on, the switch may be in another epoch already, or be dead.
     asks = not resume and len(first.placement) > 0
     switch = probe(job, SERVER_RANK, transport) if asks else None
     emit("ready", switch=switch, round=round_, epoch=first.epoch)
+    _LOG.info("ready for round %d", round_)
     # Otherwise the workers say when they have ended. One that comes back may need the values that
     # the last round of another shard has found.
     counts_rounds = consistency == BSP and training.framework == "numpy" and len(shards) == 1
@@ -143,6 +150,7 @@ def serve(
         server.run(training.rounds if counts_rounds else None)
     incarnations.settle()
     emit("done", model_sha256=model_sha256(parameters), counters=server.statistics())
+    _LOG.info("all rounds are committed")
     node.finalize()
     incarnations.close()
     transport.close()
@@ -160,7 +168,9 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true", help="go on at the last checkpoint")
     parser.add_argument("--hold", action="append", default=[], help="wait at ROUND:PHASE")
     parser.add_argument("--metrics", default="", help="HOST:PORT to serve Prometheus metrics at")
+    logs.add_options(parser)
     given = parser.parse_args()
+    logs.start(given.log_format, "server", level=given.log_level)
     controller = ControllerAddress.parse(given.controller, given.tls)
     holds = Holds(given.hold)
     serve(

@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
+from host_stack import logs
 from host_stack.connect import ignore_pushed
 from host_stack.errors import BadInput
-from host_stack.sharded import push_stats
+from host_stack.sharded import push_stats, where
 from host_stack.shards import Shards
 from host_stack.torch import LibraOptimizer, connected, dense_parameters, join_group
 from host_stack.worker import OnPushed
@@ -86,6 +87,7 @@ def train(folder: Path) -> None:
         dense = dense_optimizer(
             training.optimizer, training.learning_rate, dense_parameters(trainer.net)
         )
+        logs.describe(lambda: {**where(worker), "worker": rank})
         optimizer = LibraOptimizer(trainer.net, worker, dense)
         first = optimizer.start()
         emit("ready", switch=connection.probe(), round=first)
@@ -123,7 +125,10 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="train_torch", description="A worker of a job.")
     parser.add_argument("folder", type=Path, help="job.json and training.json")
-    train(parser.parse_args().folder)
+    logs.add_options(parser)
+    given = parser.parse_args()
+    logs.start(given.log_format, "worker", level=given.log_level)
+    train(given.folder)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from dataclasses import asdict
@@ -10,18 +11,21 @@ from pathlib import Path
 
 import numpy as np
 
+from host_stack import logs
 from host_stack.connect import connected
 from host_stack.fixedpoint import FloatArray
 from host_stack.incarnation import Moved
 from host_stack.placement import Keys
 from host_stack.progress import BSP, Consistency
-from host_stack.sharded import JobWorker, push_stats
+from host_stack.sharded import JobWorker, push_stats, where
 from host_stack.shards import Shards
 from host_stack.worker import OnPushed
 from workloads.holds import Holds
 from workloads.role_metrics import WorkerMetrics, serve
 from workloads.training import Training, await_start, emit, push_log, run_role
 from workloads.workload import Workload
+
+_LOG = logging.getLogger("workloads.train_worker")
 
 
 def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool, metrics_at: str = "") -> None:
@@ -49,12 +53,15 @@ def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool, metrics_at: st
 
     with connected(job, rank, on_pushed_of, in_step=in_step) as connection:
         worker = connection.worker
+        metrics.watch(worker)
+        logs.describe(lambda: {**where(worker), "worker": rank})
         round_ = worker.start()
         on_switch = None
         if not rejoin:  # later on, the switch may be in another epoch already, or be dead
             worker.fetch(workload.keys(rank, round_))
             on_switch = connection.probe()
         emit("ready", switch=on_switch, round=round_)
+        _LOG.info("ready for step %d", round_)
         await_start()
         has_ended = False
         while not has_ended:
@@ -69,6 +76,7 @@ def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool, metrics_at: st
             except Moved as moved:
                 round_, worker.is_current = moved.steps, False
         emit("done", **asdict(push_stats(worker)))
+        _LOG.info("all %d steps are made", training.rounds)
 
 
 def _train_round(
@@ -110,7 +118,9 @@ def main() -> None:
     parser.add_argument("--rejoin", action="store_true", help="take the place of one that died")
     parser.add_argument("--hold", action="append", default=[], help="wait at ROUND:PHASE")
     parser.add_argument("--metrics", default="", help="HOST:PORT to serve Prometheus metrics at")
+    logs.add_options(parser)
     given = parser.parse_args()
+    logs.start(given.log_format, "worker", level=given.log_level)
     holds = Holds(given.hold)
     train(given.folder, given.rank, holds, rejoin=given.rejoin, metrics_at=given.metrics)
 

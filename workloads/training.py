@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from host_stack import logs
 from host_stack.audit.log import PushLog
 from host_stack.errors import BadInput, LibraError
 from host_stack.jsonfile import read_json_object
@@ -133,7 +134,7 @@ def run_role(main: Any) -> int:
     try:
         main()
     except LibraError as error:
-        sys.stderr.write(f"error: {error}\n")
+        logs.tell_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
