@@ -26,6 +26,7 @@ from controller.cli_status import status
 from controller.outputs import check_file
 from controller.placing.methods import METHODS
 from controller.targets import EMULATED
+from host_stack import logs
 from host_stack.errors import LibraError
 from host_stack.progress import BSP, FORMS
 from mininet_topos.direct_run import DirectOptions
@@ -88,6 +89,13 @@ def run(
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Worker hosts.")] = DEFAULTS.workers,
+    servers: Annotated[
+        int,
+        typer.Option(
+            help="Server hosts, each with a range of the keys. With more than one, --consistency "
+            "is bsp, and killing a server needs --checkpoint-every 1."
+        ),
+    ] = DEFAULTS.servers,
     rounds: Annotated[int, typer.Option(help="Steps of each worker.")] = DEFAULTS.rounds,
     batch: Annotated[int, typer.Option(help="Examples per worker and round.")] = DEFAULTS.batch,
     optimizer: Annotated[
@@ -187,6 +195,10 @@ def run(
             "dense part by all-reduce; see docs/pytorch.md."
         ),
     ] = DEFAULTS.framework,
+    log_format: Annotated[
+        str,
+        typer.Option(help=f"Of the logs below OUT/…/logs: {', '.join(logs.FORMATS)}."),
+    ] = DEFAULTS.log_format,
     topo: Annotated[
         Path | None,
         typer.Option(
@@ -215,6 +227,7 @@ def run(
         dataset=dataset,
         model=model or default_model(dataset),
         workers=workers,
+        servers=servers,
         rounds=rounds,
         batch=batch,
         optimizer=optimizer,
@@ -241,6 +254,7 @@ def run(
         backup_path=backup_path,
         change_hot_set=change_hot_set,
         framework=framework,
+        log_format=log_format,
         out=out,
     )
     console = Console()
@@ -266,7 +280,7 @@ def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> Non
     """Print the table and the headline of a finished run."""
     table = Table("mode", "s per round", "server in", "server out", "quality", "model SHA-256")
     for name, mode in summary["modes"].items():
-        server = mode["bytes"]["server"]
+        server = mode["bytes"][mode["busiest_server"]]
         metrics = mode["quality"]["metrics"]
         table.add_row(
             name,

@@ -22,9 +22,18 @@ from controller.cli_connection import (
 )
 from controller.jobapi import control_pb2
 from controller.jobapi.operator import PLACED, Operator, state_name
+from controller.jobapi.shards import (
+    SCHEDULER_PORT,
+    create_all,
+    group_of,
+    job_file_of,
+    specs_of,
+    split_placement,
+)
 from host_stack.errors import BadInput
 from host_stack.kv.curve import JobKey
 from host_stack.placement import Placement
+from host_stack.shards import MAX_SERVERS
 
 app = typer.Typer(no_args_is_help=True, help="Jobs of a controller.")
 
@@ -38,7 +47,13 @@ PlacementFile = Annotated[Path, typer.Argument(help="placement.npz of `libra pla
 def create(
     job: JobOption,
     num_keys: Annotated[int, typer.Option(help="Keys are 0 to this number - 1.")],
-    server: Annotated[str, typer.Option(help="IPv4 address of the parameter server.")],
+    server: Annotated[
+        str,
+        typer.Option(
+            help="IPv4 address of the parameter server. Of several, with commas, each gets a range "
+            "of the keys and is a job of its own: JOB, JOB + 1, …"
+        ),
+    ],
     fraction_bits: Annotated[int, typer.Option("--fraction-bits", "-F", help="Scale F.")],
     workers: Annotated[
         str, typer.Option(help="IPv4 addresses by rank, with commas; none, to declare them later.")
@@ -68,6 +83,12 @@ def create(
     """Create a job: the controller gives it rows, a slot and a group, and installs it."""
     if placed not in PLACED:
         raise BadInput(f"placed {placed!r}: allowed are {', '.join(PLACED)}")
+    servers = addresses(server)
+    if len(servers) != 1 and (group, scheduler, switch, rows) != (None, None, "", 0):
+        raise BadInput(
+            f"server {server!r}: of several servers each has a group, scheduler, switch and rows "
+            "of its own, which cannot be given"
+        )
     spec = control_pb2.JobSpec(
         job=checked(job, "job"),
         fraction_bits=fraction_bits,
@@ -75,15 +96,19 @@ def create(
         workers=addresses(workers),
         server=server,
         switch=switch,
-        group=group or f"239.19.{job >> 8 & 255}.{job & 255}",
-        scheduler=scheduler or f"{server}:9700",
+        group=group or group_of(job),
+        scheduler=scheduler or f"{server}:{SCHEDULER_PORT}",
         placed=PLACED[placed],
         rows=checked(rows, "rows"),
         key_file=key_file,
     )
     operator = operator_of(controller, tls)
-    info = operator.create(spec, None if placement is None else Placement.load(placement))
-    show_job(waited(operator, info, wait), as_json=as_json)
+    specs = specs_of(spec, servers)
+    hot: list[Placement | None] = [None] * len(specs)
+    if placement is not None:
+        hot[:] = split_placement(Placement.load(placement), [each.num_keys for each in specs])
+    infos = create_all(operator, specs, hot)
+    show_jobs([waited(operator, info, wait) for info in infos], as_json=as_json)
 
 
 @app.command("list")
@@ -114,17 +139,21 @@ def describe(
     job_file: Annotated[
         Path | None, typer.Option(help="Also write what its hosts need, job.json, here.")
     ] = None,
+    servers: Annotated[
+        int, typer.Option(help="Of a job with several servers: describe JOB, JOB + 1, …")
+    ] = 1,
     controller: Controller = None,
     tls: Tls = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe a job."""
-    info = operator_of(controller, tls).describe(checked(job, "job"))
+    operator = operator_of(controller, tls)
+    if not 0 < servers <= MAX_SERVERS:
+        raise BadInput(f"servers {servers}: allowed are 1 to {MAX_SERVERS}")
+    infos = [operator.describe(checked(job, "job") + shard) for shard in range(servers)]
     if job_file is not None:
-        if not info.job_file:
-            raise BadInput(f"job {job} has no workers yet: declare them first")
-        job_file.write_text(json.dumps(json.loads(info.job_file), indent=2) + "\n")
-    show_job(info, as_json=as_json)
+        job_file_of(infos).save(job_file)
+    show_jobs(infos, as_json=as_json)
 
 
 @app.command()
@@ -207,6 +236,15 @@ def job_fields(info: Any) -> dict[str, Any]:
     found["spec"]["num_keys"], found["hot_keys"] = info.spec.num_keys, info.hot_keys
     found["job_file"] = json.loads(info.job_file) if info.job_file else None
     return found
+
+
+def show_jobs(infos: list[Any], *, as_json: bool) -> None:
+    """A job, or the shards of one with several servers."""
+    if len(infos) == 1 or not as_json:
+        for info in infos:
+            show_job(info, as_json=as_json)
+        return
+    print_json({"schema": 1, "jobs": [job_fields(info) for info in infos]})
 
 
 def show_job(info: Any, *, as_json: bool) -> None:

@@ -38,6 +38,15 @@ class Dialogue:
         self._transport = transport
         self._inquiry = Inquiry(kv, counters, lambda: node.reconnect(server_id(0)))
         self._poller: zmq.Poller | None = None
+        self._is_given_up = False
+
+    def give_up(self) -> None:
+        """Let whatever waits in another thread end, soon, with `PushFailed`."""
+        self._is_given_up = True
+
+    def _go_on(self) -> None:
+        if self._is_given_up:
+            raise PushFailed("the worker was closed in the middle of a round")
 
     def enter(self, incarnation: Incarnation, updates: Updates) -> None:
         """Go on in an incarnation; hand UPDATEs to `updates`."""
@@ -60,6 +69,7 @@ class Dialogue:
 
     def receive(self, timeout_s: float = POLL_S) -> None:
         """Take what comes within a time, at least what is there."""
+        self._go_on()
         if self._poller is None:
             self._poller = zmq.Poller()
             for source in (self._node.socket, self._transport.fileno()):
@@ -104,6 +114,7 @@ class Dialogue:
         self._inquiry.cancel()
 
         def look_up(stalled_s: float) -> None:
+            self._go_on()
             self._node.process()
             answer = self._inquiry.poll(Head.STALLED, status, stalled_s)
             if answer is not None:

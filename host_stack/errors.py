@@ -40,3 +40,16 @@ class Rewound(LibraError):
             f"saved at step {step}, or start all processes anew"
         )
         self.step = step
+
+
+class ServersApart(LibraError):
+    """The servers of a job stand at rounds that its workers cannot lead together again.
+
+    One of them has lost rounds that another one has committed: nothing is trained on from there.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: start all servers and workers of the job anew. Servers that keep a "
+            "checkpoint of every round (checkpoint-every 1) can be started again one by one"
+        )

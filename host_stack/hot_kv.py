@@ -14,7 +14,6 @@ import numpy as np
 from host_stack.connect import connected
 from host_stack.errors import BadInput, LibraError, Rewound
 from host_stack.fixedpoint import FloatArray
-from host_stack.job import Job
 from host_stack.kv.config import KVConfig
 from host_stack.kv.errors import KVUsageError
 from host_stack.kv.message import Array, KeyArray, KVPairs, LenArray, flat, require_array
@@ -23,8 +22,10 @@ from host_stack.kv.ranges import check_keys
 from host_stack.kv.requests import Callback
 from host_stack.kv.worker import KVWorker
 from host_stack.placement import Keys
+from host_stack.sharded import JobWorker
+from host_stack.shards import Shards
 from host_stack.stepping import Stepping
-from host_stack.worker import NOTHING, Worker
+from host_stack.worker import NOTHING
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class HotKVWorker:
     A key has one float32 value. Arrays must stay unchanged until their request is complete.
     """
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: JobWorker) -> None:
         """Of a worker that is not started."""
         self._stepping = Stepping(worker)
         self._queue: deque[_Request] = deque()
@@ -236,7 +237,7 @@ def kv_worker(environ: Mapping[str, str] | None = None) -> Iterator[KVWorker | H
         finally:
             node.close()
         return
-    job = Job.load(Path(env["LIBRA_JOB"]))
+    job = Shards.load(Path(env["LIBRA_JOB"]))
     with connected(job, job.rank_of(env.get("DMLC_NODE_HOST", ""))) as connection:
         worker = HotKVWorker(connection.worker)
         worker.start()

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
@@ -130,7 +130,13 @@ class Job:
     @classmethod
     def load(cls, path: Path) -> Job:
         """Read a job file; `BadInput` names what is wrong with it."""
-        fields = read_json_object(path, "job file")
+        return cls.from_fields(read_json_object(path, "job file"), path)
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any], path: Path) -> Job:
+        """A job of decoded JSON, out of a file that is named in errors: `BadInput`."""
+        if "shards" in fields:
+            raise BadInput(f"{path} is of a job with several servers: one server's is needed")
         try:
             host, port = fields["scheduler"]
             return cls(

@@ -21,11 +21,20 @@ def read_json_object(path: Path, what: str) -> dict[str, Any]:
     are not read.
     """
     try:
-        found = json.loads(_read(path))
-    except (OSError, ValueError, RecursionError) as error:
+        text = _read(path)
+    except (OSError, ValueError) as error:
         raise BadInput(f"{path} is not a {what}: {error}") from error
+    return parse_json_object(text, what, path)
+
+
+def parse_json_object(text: str | bytes, what: str, where: object) -> dict[str, Any]:
+    """The object that a text is; `BadInput` says that `where` is not a `what`, and why."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{where} is not a {what}: {error}") from error
     if not isinstance(found, dict):
-        raise BadInput(f"{path} is not a {what}: it holds no JSON object")
+        raise BadInput(f"{where} is not a {what}: it holds no JSON object")
     return found
 
 

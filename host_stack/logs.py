@@ -36,14 +36,14 @@ def _nothing() -> Mapping[str, Any]:
 class _Lines(logging.Formatter):
     """Of one process; records may have `fields` of their own."""
 
-    def __init__(self, process: str, about: About) -> None:
+    def __init__(self, process: str) -> None:
         super().__init__()
         self._process = process
-        self._about = about
+        self.about: About = _nothing
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
         """What is known besides the text."""
-        return {**self._about(), **getattr(record, "fields", {})}
+        return {**self.about(), **getattr(record, "fields", {})}
 
 
 class _Text(_Lines):
@@ -81,20 +81,12 @@ class _Json(_Lines):
 _KINDS: dict[str, type[_Lines]] = {"text": _Text, "json": _Json}
 
 
-def start(
-    form: str,
-    process: str,
-    about: About = _nothing,
-    *,
-    level: str = "info",
-    stream: TextIO | None = None,
-) -> None:
+def start(form: str, process: str, *, level: str = "info", stream: TextIO | None = None) -> None:
     """Log from now on, in place of what was set up before.
 
     Args:
         form: of `FORMATS`.
         process: its name in every line.
-        about: what it is busy with; called for each line, from any thread.
         level: of `LEVELS`: the least that is logged.
         stream: where to; None for standard error.
 
@@ -104,10 +96,17 @@ def start(
         if given not in known:
             raise BadInput(f"log {name} {given!r}: known are {', '.join(known)}")
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(_KINDS[form](process, about))
+    handler.setFormatter(_KINDS[form](process))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for package in OURS:
         logging.getLogger(package).setLevel(level.upper())
+
+
+def describe(about: About) -> None:
+    """Say from now on, in every line, what the process is busy with; asked from any thread."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, _Lines):
+            handler.formatter.about = about
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

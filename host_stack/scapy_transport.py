@@ -38,6 +38,10 @@ class ScapyTransport:
         """The socket's descriptor."""
         return self._sock.fileno()
 
+    def sockets(self) -> Sequence[int]:
+        """The same."""
+        return (self._sock.fileno(),)
+
     def send(self, batch: Bytes, lengths: IntArray, destination: int) -> int:
         """Send the leading packets of uint8[n, stride]; return how many the kernel took."""
         address = socket.inet_ntoa(struct.pack(">I", destination))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import Counter, deque
@@ -32,6 +33,8 @@ from host_stack.pulls import Pulls
 from host_stack.standing import OpenRound, Tally
 from host_stack.stopwatch import Phases, Stopwatch
 from host_stack.transport import Transport
+
+_LOG = logging.getLogger(__name__)
 
 POLL_S = 0.2
 KEPT_ROUNDS = 8
@@ -82,13 +85,15 @@ class Server:
         consistency: Consistency = BSP,
         resumed: Sequence[int] | None = None,
         on_phase: OnPhase = lambda phase, round_: None,
+        records_first: bool = False,
     ) -> None:
         """Attach to a ps-lite node that is not started yet; `parameters` is updated in place.
 
         The first open round is that of `incarnation`. A server that takes up the work of another
         one is given the steps of each rank that were committed, as `resumed`, and an incarnation
         that is new. `on_phase` is told `drain` before a round is drained, and `update` before
-        anybody is told that it is committed.
+        anybody is told that it is committed. With `records_first` so is `on_commit`, so that a
+        server that records every commit has lost none that anybody knows of.
         """
         self.parameters = parameters
         self.counters: Counter[str] = Counter()
@@ -99,6 +104,7 @@ class Server:
         self._incarnations = incarnations
         self._on_commit = on_commit
         self._on_phase = on_phase
+        self._records_first = records_first
         workers = len(job.workers)
         self._progress = Progress(workers, consistency, incarnation.round, resumed or [0] * workers)
         self._aggregators = [
@@ -125,6 +131,11 @@ class Server:
     def round(self) -> int:
         """The lowest round that is not committed."""
         return self._progress.round
+
+    @property
+    def epoch(self) -> int:
+        """That rounds are pushed in now."""
+        return self._incarnation.epoch
 
     def run(self, rounds: int | None = None) -> None:
         """Serve until `rounds` rounds are committed, or all workers have ended.
@@ -232,6 +243,7 @@ class Server:
         waiting = {rank: each.request for rank, each in self._waiting.items()} | self._rejoining
         self._rejoining.clear()
         self._begin(replace(incarnation, round=self.round))
+        _LOG.info("round %d is open in epoch %d", self.round, incarnation.epoch)
         for rank, request in waiting.items():
             self._answer_moved(rank, request)
 
@@ -240,6 +252,7 @@ class Server:
         now = time.monotonic()
         if now - self._asked_at >= RENEW_EVERY_S:
             self._asked_at = now
+            _LOG.info("the controller is asked for another epoch: %s", reason)
             self._incarnations.renew(reason, self._incarnation, self.round)
 
     def _suspect(self, reason: str) -> None:
@@ -247,6 +260,7 @@ class Server:
         now = time.monotonic()
         if now - self._asked_at >= RENEW_EVERY_S:
             self._asked_at = now
+            _LOG.warning("the controller is asked to look at the switch: %s", reason)
             self._incarnations.suspect(reason, self._incarnation, self.round)
 
     # -- what comes in ----------------------------------------------------------------------
@@ -403,6 +417,7 @@ class Server:
         finally:
             watch.lap(phases, "drain")
         aggregate = self._sums(closing, finished)
+        self._pulls.keep(aggregate.keys)
         self._optimizer.apply(self.parameters, aggregate.keys.astype(np.uint64), aggregate.sums)
         self._on_phase("update", self.round)
         watch.lap(phases, "apply")
@@ -420,7 +435,12 @@ class Server:
             tuple(self._progress.committed),
             pushed_in.fraction_bits,
         )
-        self._on_commit(commit, self.parameters, aggregate)
+        if self._records_first:
+            self._on_commit(commit, self.parameters, aggregate)
+        self._release()
+        self._pulls.release(self.round)
+        if not self._records_first:
+            self._on_commit(commit, self.parameters, aggregate)
         if time.monotonic() - self._reported_at >= REPORT_EVERY_S:
             self._report()
 
@@ -436,8 +456,6 @@ class Server:
         self._open[self.round + 1] = OpenRound()
         self._changed.append(bitmap_of(changed, self._incarnation.placement.used_rows))
         self._is_changing = self._change_is_due
-        self._release()
-        self._pulls.release(self.round)
 
     def _while_draining(self, stalled_s: float) -> None:
         """Called by a drain that waits: raises `_Abandoned` when the round moves."""

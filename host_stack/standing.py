@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -43,6 +43,17 @@ class Standing:
     escaped: int = 0
     goodput_bps: float = 0.0
     exponents: IntArray = field(default_factory=_no_counts)
+
+
+def together(standings: Sequence[Standing]) -> Standing:
+    """The standing of a job with several servers, from those of its shards."""
+    return Standing(
+        min(each.round for each in standings),
+        sum(each.gradients for each in standings),
+        sum(each.escaped for each in standings),
+        sum(each.goodput_bps for each in standings),
+        np.sum([each.exponents for each in standings], axis=0),
+    )
 
 
 @dataclass

@@ -6,7 +6,8 @@ from host_stack.errors import BadInput, Rewound
 from host_stack.fixedpoint import FloatArray
 from host_stack.incarnation import Moved
 from host_stack.placement import Keys
-from host_stack.worker import RoundTimes, Worker
+from host_stack.sharded import JobWorker
+from host_stack.worker import RoundTimes
 
 
 class Stepping:
@@ -17,7 +18,7 @@ class Stepping:
         step: the next one to push, from 0.
     """
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: JobWorker) -> None:
         """Of a worker that is not started."""
         self.worker = worker
         self.step = 0

@@ -84,6 +84,9 @@ class Transport(Protocol):
     def fileno(self) -> int:
         """A descriptor that is readable when a datagram waits."""
 
+    def sockets(self) -> Sequence[int]:
+        """The descriptors of its sockets (`host_stack.socket_queue`)."""
+
     def send(self, batch: Bytes, lengths: IntArray, destination: int) -> int:
         """Send the leading packets of uint8[n, stride]; return how many the kernel took."""
 
@@ -102,11 +105,19 @@ def ipv4(address: str) -> int:
         raise BadInput(f"{address!r} is not an IPv4 address") from error
 
 
-def open_udp(address: str, *, port: int = UDP_PORT, groups: Sequence[str] = ()) -> socket.socket:
+def open_udp(
+    address: str,
+    *,
+    port: int = UDP_PORT,
+    groups: Sequence[str] = (),
+    peer: str | None = None,
+    beside: bool = False,
+) -> socket.socket:
     """A non-blocking UDP socket, member of the multicast `groups` on the interface of `address`.
 
     A socket of group members is bound to all addresses, since a bound unicast address would hide
-    multicast datagrams.
+    multicast datagrams. With `peer` it takes that host's datagrams alone; so that another one
+    can be opened `beside` it.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
@@ -116,7 +127,12 @@ def open_udp(address: str, *, port: int = UDP_PORT, groups: Sequence[str] = ()) 
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, MULTICAST_TTL)
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, beside)
         sock.bind(("0.0.0.0" if groups else address, port))  # noqa: S104
+        if peer is not None:
+            # Only now, so that the first one finds out whether somebody else has the port.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.connect((peer, port))
         for group in groups:
             membership = socket.inet_aton(group) + own
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
@@ -143,6 +159,10 @@ class BatchTransport:
     def fileno(self) -> int:
         """The socket's descriptor."""
         return self._sock.fileno()
+
+    def sockets(self) -> Sequence[int]:
+        """The same."""
+        return (self._sock.fileno(),)
 
     def send(self, batch: Bytes, lengths: IntArray, destination: int) -> int:
         """Send the leading packets of uint8[n, stride]; return how many the kernel took."""
@@ -208,6 +228,21 @@ def send_all(
             raise PushFailed(f"the link took no packet for {deadline_s:g} s")
         elif sent < len(batch):
             wait_writable(transport.fileno(), deadline_s)
+
+
+def open_group(group: str, address: str, *, port: int = UDP_PORT) -> socket.socket:
+    """A non-blocking UDP socket that takes the datagrams to a multicast group, and no others."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        membership = socket.inet_aton(group) + socket.inet_aton(address)
+        sock.bind((group, port))
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise BadInput(f"cannot join group {group} at {address}: {error.strerror}") from error
+    return sock
 
 
 def _iovecs(batch: Bytes, lengths: IntArray) -> NDArray[Any]:

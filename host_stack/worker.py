@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,22 +14,27 @@ import numpy as np
 from host_stack.codec import Codec, fill_header
 from host_stack.control import Answer, Head, Kind, Known, Request, bitmap_of
 from host_stack.dialogue import Dialogue
+from host_stack.errors import ServersApart
 from host_stack.exponents import sample_exponents
 from host_stack.fixedpoint import FloatArray, IntArray
 from host_stack.incarnation import Incarnation, Moved
 from host_stack.inquiry import read_answer
 from host_stack.job import Job
+from host_stack.kv.errors import KVRefused
 from host_stack.kv.ids import server_id
 from host_stack.kv.node import Node
 from host_stack.kv.worker import KVWorker
 from host_stack.layout import as_cmd, make_tag, split_tag
 from host_stack.packing import Packing
 from host_stack.placement import Keys, Placement
+from host_stack.pulls import BEFORE_COMMIT
 from host_stack.push import HotPush
 from host_stack.stopwatch import Phases, Stopwatch
 from host_stack.transport import Transport, ipv4
 from host_stack.updates import Updates
 from host_stack.wire import Op
+
+_LOG = logging.getLogger(__name__)
 
 UPDATE_GRACE_S = 0.05
 """How long an UPDATE may be overtaken by the server's answer before its row is fetched."""
@@ -89,15 +95,19 @@ class Worker:
         on_pushed: OnPushed = lambda tag, step, keys, gradients: None,
         *,
         in_step: bool = True,
+        parameters: FloatArray | None = None,
     ) -> None:
         """Attach to a ps-lite node; `rank` is the position of this host in `job.workers`.
 
         `on_pushed` is told the tag, step, keys and gradients of a push when all of it is
         acknowledged and before the server hears so. With `in_step` (BSP) the parameters of the
         next step are those after the commit of this one; without, those that are there.
+        `parameters`, float32[num_keys], is where to keep them.
         """
         job.worker_address(rank)  # refuses a rank that the job does not have
-        self.parameters = np.zeros(job.num_keys, np.float32)
+        if parameters is None:
+            parameters = np.zeros(job.num_keys, np.float32)
+        self.parameters = parameters
         self.counters: Counter[str] = Counter()
         self.is_current = False
         self._is_complete = False
@@ -124,9 +134,24 @@ class Worker:
         return self._job.job
 
     @property
+    def round(self) -> int:
+        """That its steps are pushed into."""
+        return self._round
+
+    @property
     def incarnation(self) -> Incarnation:
         """The one that this worker pushes in."""
         return self._incarnation
+
+    @property
+    def shards(self) -> Sequence[Worker]:
+        """Of a job with one server: itself (`host_stack.sharded`)."""
+        return (self,)
+
+    @property
+    def hot_keys(self) -> Keys:
+        """uint64[n], those that are placed now, in any order."""
+        return self._placement.keys
 
     def start(self) -> int:
         """Join the job, with the node started; return the step to begin with.
@@ -172,6 +197,25 @@ class Worker:
             self._adopt(moved)
             raise
 
+    def fetch_before(self, keys: Keys) -> None:
+        """Get uint64[n] `keys`, sorted and unique, as the last committed round found them.
+
+        For a step that another server lacks (`host_stack.sharded`); other keys are not current.
+
+        Raises:
+            Moved: as `pull`.
+            ServersApart: the server does not know them any more.
+            PushFailed: the server does not answer.
+        """
+        self.is_current = self._is_complete = False
+        try:
+            self._pull(keys, BEFORE_COMMIT | self._committed)
+        except KVRefused as refused:
+            raise ServersApart(str(refused)) from refused
+        except Moved as moved:
+            self._adopt(moved)
+            raise
+
     def push_round(
         self, step: int, keys: Keys, gradients: FloatArray, next_keys: Keys
     ) -> RoundTimes:
@@ -205,6 +249,10 @@ class Worker:
             PushFailed: nothing moves any more, and nobody says why.
         """
         self._push_uncommitted(step, NOTHING, RoundTimes(), ends=True)
+
+    def give_up(self) -> None:
+        """Let a call that waits in another thread end, soon, with `PushFailed`."""
+        self._dialogue.give_up()
 
     # -- one attempt ------------------------------------------------------------------------
 
@@ -328,10 +376,6 @@ class Worker:
             )
         return answers[0]
 
-    def _any_of(self, timestamps: list[int]) -> Callable[[], bool]:
-        """A condition: one of some requests is answered."""
-        return lambda: any(map(self._kv.done, timestamps))
-
     def _go(self, answer: Answer) -> dict[int, IntArray] | None:
         """Take over what the server says of commits.
 
@@ -367,12 +411,12 @@ class Worker:
         cold = self._cold_of(keys)
         return self._kv.pull(cold, cmd=committed) if len(cold) else None
 
-    def _pull(self, keys: Keys, committed: int) -> None:
-        """Get values of uint64[n] keys as they are after `committed` rounds, or later."""
+    def _pull(self, keys: Keys, cmd: int) -> None:
+        """Get values of uint64[n] keys: `cmd` says as of which round, see `Pulls`."""
         if len(keys):
-            self._await_pull(self._kv.pull(keys, cmd=committed), keys, committed)
+            self._await_pull(self._kv.pull(keys, cmd=cmd), keys, cmd)
 
-    def _await_pull(self, timestamp: int, keys: Keys, committed: int) -> None:
+    def _await_pull(self, timestamp: int, keys: Keys, cmd: int) -> None:
         """Wait for a pull that is due; the answers of a server keep the order of the questions.
 
         So a pull without an answer is lost when a later question has been answered.
@@ -381,15 +425,10 @@ class Worker:
 
         def resend(answer: Answer) -> bool:
             del answer
-            sent.append(self._kv.pull(keys, cmd=committed))
+            sent.append(self._kv.pull(keys, cmd=cmd))
             return False
 
-        status = Request(
-            self._tag,
-            self._incarnation.version,
-            MAX_STEP,
-            self._committed,
-        )
+        status = Request(self._tag, self._incarnation.version, MAX_STEP, self._committed)
         with self._dialogue.forgetting(sent):
             self._dialogue.until(
                 status, lambda: any(map(self._kv.done, sent)), resend, "answer a pull"
@@ -425,6 +464,7 @@ class Worker:
         Where the server lacks steps that were committed once, nothing is left to push.
         """
         first = self._uncommitted[0].number if self._uncommitted else moved.steps
+        _LOG.info("%s", moved, extra={"fields": {"job": self._job.job}})
         if (
             moved.incarnation.version != self._incarnation.version  # keys that were cold are hot
             or moved.steps != first

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from host_stack.errors import BadInput
-from mininet_topos.job_processes import CONTROLLER, SERVER, SWITCH, worker_name
+from mininet_topos.job_processes import (
+    CONTROLLER,
+    SWITCH,
+    is_server,
+    server_name,
+    worker_name,
+)
 from softswitch.errors import InvalidArgument
 from softswitch.faults import LinkFaults
 from workloads.holds import PHASES, WORKER_PHASES
@@ -51,8 +57,8 @@ class Fault:
 
     Attributes:
         action: what.
-        target: a process, `switch` (the first one), a switch by its name, `controller`, `server`
-            or `worker1`…; with CUT whose link.
+        target: a process, `switch` (the first one), a switch by its name, `controller`, `server`,
+            `server2`… or `worker1`…; with CUT whose link.
         round: from 0; it happens when the round begins, or in the `phase` of it.
         phase: one of `PHASES`, or None.
         seconds: after which the process is started again, or the link is mended.
@@ -69,7 +75,7 @@ class Fault:
         """The process that waits until a fault in a phase of a round has happened."""
         if self.phase in WORKER_PHASES:
             return self.target if self.target.startswith("worker") else worker_name(0)
-        return SERVER
+        return self.target if is_server(self.target) else server_name(0)
 
     def __str__(self) -> str:
         phase = f":{self.phase}" if self.phase else ""
@@ -118,6 +124,7 @@ class FaultPlan:
         workers: int,
         rounds: int,
         target: str,
+        servers: int = 1,
         backup: bool = False,
         switches: Sequence[str] = (),
     ) -> None:
@@ -126,7 +133,7 @@ class FaultPlan:
             raise BadFault(
                 f"target {target!r} has no faults of links; the embedded switch has (--target soft)"
             )
-        hosts = [SERVER, *map(worker_name, range(workers))]
+        hosts = [*map(server_name, range(servers)), *map(worker_name, range(workers))]
         known = [SWITCH, *switches, CONTROLLER, *hosts]
         for fault in self.faults:
             if fault.target not in known or (
@@ -187,7 +194,7 @@ def _read_event(action: Action, value: str, item: str) -> Fault:
 
 def _process_of(target: str) -> str:
     """The name of a process, also by the name of its host: w0 is worker1, ps0 the server."""
-    if target == "ps0":
-        return SERVER
-    host = re.fullmatch(r"w(\d{1,3})", target)
-    return worker_name(int(host[1])) if host else target
+    host = re.fullmatch(r"(ps|w)(\d{1,3})", target)
+    if host is None:
+        return target
+    return (server_name if host[1] == "ps" else worker_name)(int(host[2]))

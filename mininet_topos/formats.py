@@ -51,11 +51,11 @@ def mode_order(names: list[str]) -> list[str]:
 
 
 def link_order(names: list[str]) -> list[str]:
-    """Sort links: the server's first, then by name, with numbers in names as numbers."""
+    """Sort links: those of servers first, then by name, with numbers in names as numbers."""
 
     def key(name: str) -> tuple[bool, list[tuple[int, str]]]:
         parts = re.findall(r"(\d+)|(\D+)", name)
-        return name != "server", [(int(digits or 0), text) for digits, text in parts]
+        return not name.startswith("server"), [(int(digits or 0), text) for digits, text in parts]
 
     return sorted(names, key=key)
 

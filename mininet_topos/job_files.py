@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +13,18 @@ from controller.inventory import HostSpec, Inventory, LinkSpec, SwitchSpec
 from controller.jobapi.operator import spec_of
 from host_stack.job import DEFAULT_TIMEOUTS_S, Job
 from host_stack.placement import Placement, heat_based
+from host_stack.shards import Shards, shard_sizes
 from mininet_topos.job_processes import SCHEDULER_PORT
 from mininet_topos.options import RunOptions
 from mininet_topos.plan import Plan
 from mininet_topos.topology import Topology
-from workloads.training import Training
+from workloads.training import Training, shard_folder
 
 JOB_ID = 1
 EPOCH = 1
-GROUP = "239.19.52.2"
+GROUP = "239.19.52.{}"
+FIRST_GROUP = 2
+"""Shards count on from `JOB_ID` and from this group."""
 
 PATIENT_TIMEOUTS_S = {"push": 120.0, "drain": 120.0, "commit": 300.0}
 """Of a run with faults: something is away for seconds, and has to be set up by a busy machine; and
@@ -30,7 +36,7 @@ group is needed there too."""
 
 
 class JobFiles:
-    """training.json, inventory.toml, placement-1.npz and job.json of one mode."""
+    """training.json, inventory.toml, placement-1.npz of each shard, and job.json of one mode."""
 
     def __init__(
         self,
@@ -46,56 +52,75 @@ class JobFiles:
         self._plan = plan
         self._artifact = artifact
         self._topology = topology
-        self._server = topology.server_hosts[0]
         self._folder = folder
 
     def write(self, num_keys: int) -> None:
         """Write what the controller and the processes of the job read, but for the job itself."""
         self.training().save(self._folder / "training.json")
         (self._folder / "inventory.toml").write_text(self.inventory().text())
-        self.placement().save(self._folder / "placement-1.npz")
+        placements = self.placements()
+        for shard, placement in enumerate(placements):
+            folder = shard_folder(self._folder, len(placements), shard)
+            folder.mkdir(exist_ok=True)
+            placement.save(folder / "placement-1.npz")
 
-    def write_job(self, job_file: str) -> None:
-        """Write the job as the controller describes it: it knows which switches sum for it."""
-        (self._folder / "job.json").write_text(job_file + "\n")
+    def write_job(self, job_files: Sequence[str]) -> None:
+        """Write the job as the controller describes its shards: it knows which switches sum."""
+        path = self._folder / "job.json"
+        jobs = [Job.from_fields(json.loads(each), path) for each in job_files]
+        Shards(tuple(jobs)).save(path)
 
-    def spec(self, num_keys: int) -> Any:
-        """The job as the controller is asked for it."""
-        rows = max(1, self._plan.placement.used_rows)
-        return spec_of(self.job(num_keys), placed=_PLACED[self._mode], rows=rows)
+    def specs(self, num_keys: int) -> list[Any]:
+        """The shards as the controller is asked for them."""
+        return [
+            spec_of(job, placed=_PLACED[self._mode], rows=max(1, placement.used_rows))
+            for job, placement in zip(
+                self.shards(num_keys).jobs, self._plan.placements, strict=True
+            )
+        ]
 
     @property
     def fraction_bits(self) -> int:
         """F."""
         return self._plan.fraction_bits
 
-    def placement(self) -> Placement:
-        """The hot keys of the mode."""
+    def placements(self) -> Sequence[Placement]:
+        """The hot keys of the mode, of each shard."""
         if self._mode == "server-only":
-            return Placement.empty(self._artifact.layout)
-        return self._plan.placement
+            return [Placement.empty(self._artifact.layout)] * len(self._plan.placements)
+        return self._plan.placements
 
-    def other_placement(self) -> Placement:
+    def other_placements(self, num_keys: int) -> Sequence[Placement]:
         """Other hot keys, as many: the hottest quarter makes room for keys that were cold."""
         if self._mode == "server-only":
-            return self.placement()
-        hot = len(self._plan.placement)
-        return heat_based(self._plan.heat.keys[hot // 4 : hot // 4 + hot], self._artifact.layout)
+            return self.placements()
+        hot = self._plan.hot_keys
+        keys = self._plan.heat.keys[hot // 4 : hot // 4 + hot]
+        ends = self.shards(num_keys).bounds
+        return [
+            heat_based(keys[(keys >= first) & (keys < end)] - first, self._artifact.layout)
+            for first, end in pairwise(ends)
+        ]
 
-    def job(self, num_keys: int) -> Job:
-        """What workers and server must know."""
+    def shards(self, num_keys: int) -> Shards:
+        """What workers and servers must know."""
+        sizes = shard_sizes(num_keys, len(self._topology.server_hosts))
+        return Shards(tuple(self._job(shard, size) for shard, size in enumerate(sizes)))
+
+    def _job(self, shard: int, num_keys: int) -> Job:
         faults = self._options.faults_of(self._mode)
+        server = self._topology.server_hosts[shard]
         return Job(
-            job=JOB_ID,
+            job=JOB_ID + shard,
             epoch=EPOCH,
             fraction_bits=self._plan.fraction_bits,
             num_keys=num_keys,
             layout=self._artifact.layout,
             workers=tuple(host.ip for host in self._topology.worker_hosts),
-            server=self._server.ip,
-            switch=self._topology.switch_ip,
-            group=GROUP,
-            scheduler=(self._server.ip, SCHEDULER_PORT),
+            server=server.ip,
+            switch=self._topology.switch_at(server).ip,
+            group=GROUP.format(FIRST_GROUP + shard),
+            scheduler=(server.ip, SCHEDULER_PORT),
             transport=self._options.transport,
             timeouts_s=dict(PATIENT_TIMEOUTS_S if faults else DEFAULT_TIMEOUTS_S),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -11,14 +12,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from controller.jobapi.channel import ControllerAddress
+from host_stack import logs
 from mininet_topos.fabric import FabricNetwork
 from mininet_topos.processes import OnEvent, SupervisedProcess
 from mininet_topos.star import StarNetwork
 from workloads.training import FRAMEWORKS
 
 CONTROLLER = "controller"
-SERVER = "server"
-SCHEDULER = "scheduler"
 SWITCH = "switch"
 SCHEDULER_PORT = 9700
 READY_S = 180.0  # PyTorch alone takes a busy machine a minute
@@ -32,11 +32,26 @@ def worker_name(rank: int) -> str:
     return f"worker{rank + 1}"
 
 
+def server_name(rank: int) -> str:
+    """The name of a server's process and of its link: `server`, and `server2` of the next one."""
+    return "server" if not rank else f"server{rank + 1}"
+
+
+def is_server(name: str) -> bool:
+    """Whether a name is one of `server_name`."""
+    return re.fullmatch(r"server\d*", name) is not None
+
+
+def scheduler_name(rank: int) -> str:
+    """The name of the process of a server's scheduler, which runs beside it."""
+    return server_name(rank).replace("server", "scheduler")
+
+
 class JobProcesses:
-    """Scheduler, controller, server and workers of one job, and the switch.
+    """Schedulers, controller, servers and workers of one job, and the switch.
 
     Attributes:
-        workers: the names of the workers' processes, by rank.
+        servers, schedulers, workers: the names of their processes, by rank.
         controller: where the controller serves its APIs.
     """
 
@@ -48,6 +63,7 @@ class JobProcesses:
         holds: Mapping[str, Sequence[str]],
         framework: str = FRAMEWORKS[0],
         *,
+        log_format: str = logs.FORMATS[0],
         has_detour: bool = False,
     ) -> None:
         """Of a job whose files are in `folder`; `holds` are points at which processes wait.
@@ -60,10 +76,13 @@ class JobProcesses:
         self._on_event = on_event
         self._holds = holds
         self._framework = framework
-        self._hosts = {SERVER: topology.server_hosts[0]} | {
-            worker_name(host.rank): host for host in topology.worker_hosts
-        }
-        self.workers = [worker_name(host.rank) for host in topology.worker_hosts]
+        self._log_format = log_format
+        servers = {server_name(host.rank): host for host in topology.server_hosts}
+        schedulers = {scheduler_name(host.rank): host for host in topology.server_hosts}
+        workers = {worker_name(host.rank): host for host in topology.worker_hosts}
+        self._hosts = servers | schedulers | workers
+        self.servers, self.schedulers = list(servers), list(schedulers)
+        self.workers = list(workers)
         self._switches = [site.name for site in topology.switches]
         self._down: set[str] = set()
         self._stack = ExitStack()
@@ -94,7 +113,7 @@ class JobProcesses:
     @property
     def pids(self) -> dict[str, int]:
         """The processes that run now, by name."""
-        names = (CONTROLLER, SCHEDULER, SERVER, *self.workers, *self._switches)
+        names = (CONTROLLER, *self.schedulers, *self.servers, *self.workers, *self._switches)
         running = {name: self[name] for name in names if name not in self._down}
         return {name: each.pid for name, each in running.items() if each.running}
 
@@ -105,10 +124,11 @@ class JobProcesses:
         if (switch := self._switch(name)) is not None:
             switch.start()
             return self[name]
-        argv = [sys.executable, "-m", *self._command(name, again)]
+        log = ("--log-format", self._log_format)
+        argv = [sys.executable, "-m", *self._command(name, again), *log]
         if name == CONTROLLER:
             return self._network.processes.start(name, argv, on_event=self._on_event)
-        host = self._hosts[SERVER if name == SCHEDULER else name].name
+        host = self._hosts[name].name
         process = self._network.start(host, argv, name=name, on_event=self._on_event)
         if again:
             process.go()
@@ -169,15 +189,16 @@ class JobProcesses:
                 *("--listen", f"unix:{self._socket}", "--attempts", str(ATTEMPTS)),
                 *(["--detour"] if self._has_detour else []),
             ]
-        if name == SCHEDULER:
+        if name in self.schedulers:
             return [
-                *("host_stack.kv.scheduler", "--host", self._hosts[SERVER].ip),
+                *("host_stack.kv.scheduler", "--host", self._hosts[name].ip),
                 *("--port", str(SCHEDULER_PORT), "--workers", str(len(self.workers))),
                 *("--servers", "1", "--start-timeout-s", str(READY_S)),
             ]
-        if name == SERVER:
+        if name in self.servers:
             resume = ["--resume"] if again else []
-            return ["workloads.train_server", folder, str(self.controller), *resume, *holds]
+            shard = ["--shard", str(self._hosts[name].rank)]
+            return ["workloads.train_server", folder, str(self.controller), *shard, *resume, *holds]
         rank = str(self._hosts[name].rank)
         if self._framework == "torch":
             return [*self._torchrun(rank), "-m", "workloads.train_torch", folder]

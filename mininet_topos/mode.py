@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,8 @@ from typing import Any
 from controller.artifacts import Artifact
 from controller.jobapi.ask import JobStatus, read_status
 from controller.jobapi.operator import Operator
-from host_stack.audit.check import AuditResult, audit
+from host_stack.audit.check import AuditResult, all_of, audit
+from host_stack.standing import together
 from mininet_topos import job_processes as names
 from mininet_topos import links
 from mininet_topos.errors import NotReady
@@ -26,7 +27,7 @@ from mininet_topos.plan import Plan
 from mininet_topos.processes import Event, SupervisedProcess
 from mininet_topos.processors import ProcessorMeter
 from mininet_topos.star import network_of
-from workloads.training import AUDIT_FOLDER
+from workloads.training import AUDIT_FOLDER, shard_folder
 
 POLL_S = 0.2
 
@@ -42,15 +43,16 @@ class ModeResult:
     """What a mode's processes and links told, before it is summed up.
 
     `timeline` has, for each commit, the seconds since the training began and the rounds committed
-    then; `rounds` maps a round to what each worker told of it, `commits` to what the server did;
-    `workers_done` has what each worker's last process told at its end.
+    by all servers; `rounds` maps a round to what each worker told of it, `commits` to what each
+    server did; `workers_done` and `servers_done` have what the last process of each told at its
+    end, and `folders` are those of the shards.
     """
 
     folder: Path
     rounds: dict[int, dict[str, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
-    commits: dict[int, dict[str, Any]] = field(default_factory=dict)
+    commits: dict[int, dict[str, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
     workers_done: dict[str, dict[str, Any]] = field(default_factory=dict)
-    server_done: dict[str, Any] = field(default_factory=dict)
+    servers_done: dict[str, dict[str, Any]] = field(default_factory=dict)
     traffic: links.Snapshot = field(default_factory=dict)
     trunk_bytes: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
@@ -60,6 +62,12 @@ class ModeResult:
     faults: list[Injected] = field(default_factory=list)
     processors: dict[str, Any] = field(default_factory=dict)
     audit: AuditResult | None = None
+    servers: int = 1
+
+    @property
+    def folders(self) -> list[Path]:
+        """Of the shards, in the order of keys."""
+        return [shard_folder(self.folder, self.servers, each) for each in range(self.servers)]
 
 
 class ModeRun:
@@ -72,7 +80,10 @@ class ModeRun:
         self._faults = options.faults_of(mode)
         self._topology = replace(options.network, faults=self._faults.links)
         self.files = JobFiles(mode, options, plan, artifact, self._topology, folder)
-        self.result = ModeResult(folder)
+        self.result = ModeResult(folder, servers=options.servers)
+        self._committed: dict[str, int] = {
+            names.server_name(rank): 0 for rank in range(options.servers)
+        }
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
     def run(self, num_keys: int, on_progress: OnProgress) -> ModeResult:
@@ -87,10 +98,12 @@ class ModeRun:
                 self._events.put,
                 self._faults.holds(),
                 self._options.framework,
+                log_format=self._options.log_format,
                 has_detour=self._options.backup_path,
             )
             stack.enter_context(job)
             self.files.write(num_keys)
+            self._num_keys = num_keys
             self._start(job, num_keys)
             before, trunks = network.snapshot(), network.trunk_bytes()
             self._train(job, on_progress)
@@ -98,26 +111,45 @@ class ModeRun:
             self.result.trunk_bytes = {
                 name: sent - trunks[name] for name, sent in network.trunk_bytes().items()
             }
-            status = _settled_status(job)
-            self.result.reasons, self.result.scale = status.reasons, status.scale_fields()
+            self._ask_controller(job)
             self._end(job)
         if self._options.audit:
-            self.result.audit = audit(folder / AUDIT_FOLDER)
+            audits = [audit(each / AUDIT_FOLDER) for each in self.result.folders]
+            self.result.audit = all_of(audits)
         on_progress(self._options.rounds)
         return self.result
 
     def _start(self, job: JobProcesses, num_keys: int) -> None:
         """Start all processes and wait until each is ready to train."""
-        for name in (names.CONTROLLER, names.SCHEDULER):
+        for name in (names.CONTROLLER, *job.schedulers):
             self._await(job, job.start(name), "ready")
         operator = Operator(job.controller, names.READY_S)
-        info = operator.create(self.files.spec(num_keys), self.files.placement())
-        self.files.write_job(info.job_file)
-        self._await(job, job[names.CONTROLLER], "epoch")
-        started = [job.start(name) for name in (names.SERVER, *job.workers)]
+        job_files = []
+        for spec, placement in zip(
+            self.files.specs(num_keys), self.files.placements(), strict=True
+        ):
+            job_files.append(operator.create(spec, placement).job_file)
+            self._await(job, job[names.CONTROLLER], "epoch")
+        self.files.write_job(job_files)
+        started = [job.start(name) for name in (*job.servers, *job.workers)]
         for process in started:
-            ready = self._await(job, process, "ready")
-            self.result.switch_answers.append(bool(ready.fields["switch"]))
+            answer = self._await(job, process, "ready").fields["switch"]
+            if answer is not None:
+                self.result.switch_answers.append(answer)
+
+    def _ask_controller(self, job: JobProcesses) -> None:
+        """What became of the packets of all shards, and how F fits their gradients."""
+        shards = range(JOB_ID, JOB_ID + self._options.servers)
+        found = [_settled_status(job, shard) for shard in shards]
+        reasons = Counter(found[0].reasons)  # with those of no known job
+        operator = Operator(job.controller, names.READY_S)
+        for shard in shards[1:]:
+            for count in operator.stats(shard).counts:
+                reasons[count.reason] += count.packets if count.job == shard else 0
+        self.result.reasons = dict(reasons)
+        standings = [status.standing for status in found if status.standing is not None]
+        whole = together(standings) if standings else None
+        self.result.scale = replace(found[0], standing=whole).scale_fields()
 
     def _train(self, job: JobProcesses, on_progress: OnProgress) -> None:
         """Let the workers go, until all rounds are committed and every process has said so."""
@@ -138,6 +170,8 @@ class ModeRun:
             self._take(event)
             if event.kind == "route":
                 job.turn(detour=event.fields["detour"])
+            if event.kind == "commit" and not self._is_last_commit(event):
+                continue
             injector.take(event)
             self._change_hot_set(event, job)
             if event.kind == "commit":
@@ -145,19 +179,28 @@ class ModeRun:
             on_progress(len(self.result.commits))
         self.result.processors = meter.as_fields()
 
+    def _is_last_commit(self, event: Event) -> bool:
+        """Whether the round is now committed by all servers."""
+        rounds = int(event.fields["round"]) + 1
+        self._committed[event.process] = rounds
+        return min(self._committed.values()) == rounds
+
     def _change_hot_set(self, event: Event, job: JobProcesses) -> None:
         """Give the job other hot keys when the round of the option begins."""
         at = self._options.change_hot_set
-        placement = self.files.other_placement()
-        if event.kind == "commit" and event.fields["round"] + 1 == at and len(placement):
-            Operator(job.controller).change(JOB_ID, placement, self.files.fraction_bits)
+        if event.kind != "commit" or event.fields["round"] + 1 != at:
+            return
+        for shard, placement in enumerate(self.files.other_placements(self._num_keys), JOB_ID):
+            if len(placement):
+                Operator(job.controller).change(shard, placement, self.files.fraction_bits)
 
     def _is_finished(self, job: JobProcesses) -> bool:
-        done = self.result.workers_done
-        return bool(self.result.server_done) and len(done) == len(job.workers)
+        result = self.result
+        done = len(result.servers_done), len(result.workers_done)
+        return done == (len(job.servers), len(job.workers))
 
     def _end(self, job: JobProcesses) -> None:
-        for name in (names.SERVER, *job.workers, names.SCHEDULER):
+        for name in (*job.servers, *job.workers, *job.schedulers):
             job[name].wait_exit(names.READY_S)
         job.check()
 
@@ -177,9 +220,9 @@ class ModeRun:
         if event.kind == "round":
             self.result.rounds[fields["round"]][event.process] = fields
         elif event.kind == "commit":
-            self.result.commits[fields["round"]] = fields
-        elif event.kind == "done" and event.process == names.SERVER:
-            self.result.server_done = fields
+            self.result.commits[fields["round"]][event.process] = fields
+        elif event.kind == "done" and names.is_server(event.process):
+            self.result.servers_done[event.process] = fields
         elif event.kind == "done" and event.process in self._worker_names:
             self.result.workers_done[event.process] = fields
 
@@ -188,11 +231,11 @@ class ModeRun:
         return [names.worker_name(host.rank) for host in self._topology.worker_hosts]
 
 
-def _settled_status(job: JobProcesses) -> JobStatus:
-    """How the job stands; a controller that was just started again is waited for."""
+def _settled_status(job: JobProcesses, shard: int) -> JobStatus:
+    """How a job stands; a controller that was just started again is waited for."""
     deadline = time.monotonic() + STANDING_S
     while True:
-        status = read_status(job.controller, JOB_ID, names.READY_S)
+        status = read_status(job.controller, shard, names.READY_S)
         if (status.epoch and status.standing) or time.monotonic() > deadline:
             return status
         time.sleep(POLL_S)

@@ -10,12 +10,15 @@ from pathlib import Path
 from controller.artifacts import program_with
 from controller.placing.methods import BEST, METHODS
 from controller.targets import EMULATED
+from host_stack import logs
 from host_stack.connect import TRANSPORTS
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import MAX_ROUND, MAX_WORKERS
 from host_stack.progress import BSP, Consistency
-from mininet_topos.faults import FaultPlan
+from host_stack.shards import MAX_SERVERS
+from mininet_topos.faults import Action, FaultPlan
+from mininet_topos.job_processes import is_server
 from mininet_topos.leaf_spine import LEAVES_MAX, SPINES_MAX, LeafSpineTopology
 from mininet_topos.shaping import LinkShape
 from mininet_topos.star import StarTopology
@@ -35,6 +38,7 @@ class RunOptions:
         dataset, model, optimizer: names, with options; see `workloads`.
         learning_rate: of the optimiser, for the sum of the workers' gradients.
         workers, rounds, batch, seed: size and seed of the training.
+        servers: over which the keys are sharded.
         modes: which of `MODES` to run, in order.
         target: which switch.
         lanes: of the program that it runs.
@@ -52,6 +56,7 @@ class RunOptions:
         backup_path: hosts have a second path, around the switch.
         change_hot_set: round at whose beginning other keys become hot; None for never.
         framework: what the workers compute with; of `FRAMEWORKS`.
+        log_format: of the logs of all processes but switches; of `logs.FORMATS`.
         faults: what goes wrong; see `faults_of`.
         out: folder of results.
     """
@@ -61,6 +66,7 @@ class RunOptions:
     optimizer: str = "adagrad"
     learning_rate: float = 0.1
     workers: int = 4
+    servers: int = 1
     rounds: int = 60
     batch: int = 512
     seed: int = 1
@@ -84,6 +90,7 @@ class RunOptions:
     backup_path: bool = False
     change_hot_set: int | None = None
     framework: str = FRAMEWORKS[0]
+    log_format: str = logs.FORMATS[0]
     faults: FaultPlan = field(default_factory=FaultPlan)
     out: Path = Path("out")
 
@@ -92,6 +99,7 @@ class RunOptions:
         program_with(self.lanes)
         self._check_topology()
         _one_of("transport", self.transport, TRANSPORTS)
+        _one_of("log-format", self.log_format, logs.FORMATS)
         Consistency.parse(self.consistency)
         _one_of("placement", self.placement, tuple(METHODS))
         make_optimizer(self.optimizer, 0, learning_rate=self.learning_rate)
@@ -100,6 +108,9 @@ class RunOptions:
         for mode in self.modes:
             _one_of("mode", mode, MODES)
         _between("workers", self.workers, 1, MAX_WORKERS)
+        _between("servers", self.servers, 1, MAX_SERVERS)
+        if self.servers > 1:
+            self._check_servers()
         _between("rounds", self.rounds, 1, MAX_ROUND)
         _between("batch", self.batch, 1, 1 << 20)
         LinkShape(self.link_mbps)
@@ -121,6 +132,7 @@ class RunOptions:
             self._check_torch()
         self.faults.check(
             workers=self.workers,
+            servers=self.servers,
             rounds=self.rounds,
             target=self.target,
             backup=self.backup_path,
@@ -133,6 +145,7 @@ class RunOptions:
         if self.topology == "star":
             return StarTopology(
                 workers=self.workers,
+                servers=self.servers,
                 target=self.target,
                 rate_mbps=self.link_mbps,
                 rates_mbps=self._rates_of_hosts,
@@ -140,6 +153,7 @@ class RunOptions:
             )
         return LeafSpineTopology(
             workers=self.workers,
+            servers=self.servers,
             target=self.target,
             rate_mbps=self.link_mbps,
             rates_mbps=self._rates_of_hosts,
@@ -165,6 +179,22 @@ class RunOptions:
             raise BadInput("a backup path leads around one switch: it needs --topology star")
         _between("leaves", self.leaves, 1, LEAVES_MAX)
         _between("spines", self.spines, 1, SPINES_MAX)
+
+    def _check_servers(self) -> None:
+        """What a job with several servers cannot do; see docs/reliability.md."""
+        if Consistency.parse(self.consistency) != BSP:
+            raise BadInput(f"consistency {self.consistency}: with several servers it is bsp")
+        if self.transport != "batch":
+            raise BadInput(f"transport {self.transport}: with several servers it is batch")
+        if self.backup_path:
+            raise BadInput("a backup path is for a job with one server")
+        killed = [str(fault) for fault in self.faults.faults if is_server(fault.target)]
+        dies = any(not each.startswith(Action.CUT) for each in killed)
+        if dies and self.checkpoint_every != 1:
+            raise BadInput(
+                f"{', '.join(killed)}: of several servers one may come back only where every "
+                "round is in its checkpoint: add --checkpoint-every 1"
+            )
 
     def _check_torch(self) -> None:
         _one_of("framework", self.framework, FRAMEWORKS)

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from mininet_topos import formats
+from mininet_topos.job_processes import is_server
 from mininet_topos.plot_faults import draw_faults
 from mininet_topos.plot_style import DPI, INK, grid, style
 from mininet_topos.run_record import ModeRecord, RunRecord, Traffic
@@ -249,12 +250,12 @@ def _per_round(traffic: Traffic, mode: ModeRecord) -> dict[str, tuple[float, flo
         link: (counts["to_switch"] / rounds, counts["from_switch"] / rounds)
         for link, counts in traffic.items()
     }
-    workers = [link for link in links if link != "server"]
+    workers = [link for link in links if not is_server(link)]
     if len(links) <= MAX_LINKS:
         return links
     mean = tuple(statistics.fmean(links[w][side] for w in workers) for side in (0, 1))
-    server = {link: links[link] for link in links if link == "server"}
-    return {**server, f"mean of {len(workers)} workers": (mean[0], mean[1])}
+    servers = {link: links[link] for link in links if is_server(link)}
+    return {**servers, f"mean of {len(workers)} workers": (mean[0], mean[1])}
 
 
 def _counters(record: RunRecord) -> Figure | None:

@@ -176,14 +176,14 @@ def _server_link_card(record: RunRecord) -> str | None:
     totals = {}
     for name in ("libra", "server-only"):
         mode = record.modes.get(name)
-        if mode is None or "server" not in mode.traffic_bytes:
+        if mode is None or mode.server_link is None:
             return None
-        totals[name] = sum(mode.traffic_bytes["server"].values()) / len(mode.round_s)
+        totals[name] = sum(mode.traffic_bytes[mode.server_link].values()) / len(mode.round_s)
     if not totals["server-only"]:
         return None
     change = totals["libra"] / totals["server-only"] - 1
     text = (
-        f"Bytes on the server's link per round, both directions: "
+        f"Bytes on {report_tables.whose_link(record)} per round, both directions: "
         f"{formats.si(totals['libra'], 'B')} against {formats.si(totals['server-only'], 'B')} "
         "server-only."
     )

@@ -38,7 +38,7 @@ def modes_table(record: RunRecord) -> str:
     rows += _quality_rows(modes)
     rows.append(_row("model, SHA-256", [(None, f"{m.model_sha256[:12]}…") for m in modes]))
     rows += _phase_rows(modes)
-    rows += _traffic_rows(modes)
+    rows += _traffic_rows(record, modes)
     rows += _push_rows(modes)
     rows += _counter_rows(modes)
     head = "".join(f"<th>{escape(formats.mode_label(name))}</th>" for name in names)
@@ -144,7 +144,7 @@ def _prediction_rows(record: RunRecord, modes: Sequence[ModeRecord]) -> list[str
     """The time from commit to commit, measured and as the planner predicts it."""
     if not record.setup.link_mbps or unpredictable(record) is not None:
         return []
-    if not all("server" in mode.traffic_bytes for mode in modes):
+    if record.setup.servers > 1 or not all(mode.server_link for mode in modes):
         return []
     predicted = [predict_mode(record, mode)[1] for mode in modes]
     return [
@@ -186,14 +186,19 @@ def _phase_rows(modes: Sequence[ModeRecord]) -> list[str]:
     return [_group("phases of a round, median", len(modes)), *rows] if rows else []
 
 
-def _traffic_rows(modes: Sequence[ModeRecord]) -> list[str]:
-    if not any("server" in mode.traffic_bytes for mode in modes):
+def whose_link(record: RunRecord) -> str:
+    """What the link that a figure is of is called."""
+    return "the server's link" if record.setup.servers == 1 else "the busiest server's link"
+
+
+def _traffic_rows(record: RunRecord, modes: Sequence[ModeRecord]) -> list[str]:
+    if not any(mode.server_link for mode in modes):
         return []
-    rows = [_group("server's link, per round", len(modes))]
+    rows = [_group(f"{whose_link(record)}, per round".removeprefix("the "), len(modes))]
     for direction in DIRECTIONS:
         cells: list[Figure] = []
         for mode in modes:
-            counts = mode.traffic_bytes.get("server")
+            counts = mode.traffic_bytes.get(mode.server_link or "")
             size = counts[direction] / len(mode.round_s) if counts else None
             cells.append((size, _ABSENT if size is None else formats.si(size, "B")))
         rows.append(_row(_DIRECTION_LABELS[direction], cells))

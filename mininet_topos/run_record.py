@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from host_stack.fixedpoint import MIN_FRACTION_BITS
+from mininet_topos.job_processes import is_server
 from mininet_topos.json_node import JsonNode, ReportError
 
 SCHEMA = 1
@@ -108,6 +109,12 @@ class ModeRecord:
     faults: list[FaultRecord]
     conserved: bool | None
 
+    @property
+    def server_link(self) -> str | None:
+        """The busiest link of a server; None where links were not counted."""
+        servers = [name for name in self.traffic_bytes if is_server(name)]
+        return max(servers, key=lambda name: sum(self.traffic_bytes[name].values()), default=None)
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -116,6 +123,7 @@ class Setup:
     dataset: str
     model: str
     workers: int
+    servers: int
     rounds: int
     consistency: str
     framework: str
@@ -189,6 +197,7 @@ def _setup(root: JsonNode) -> Setup:
         dataset=root.get("dataset").text(),
         model=root.get("model").text(),
         workers=root.get("workers").integer(1),
+        servers=_integer(root, "servers") or 1,
         rounds=root.get("rounds").integer(1),
         consistency=_text(root, "consistency") or "bsp",
         framework=_text(root, "framework") or "numpy",

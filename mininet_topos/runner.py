@@ -57,7 +57,7 @@ def run(options: RunOptions, say: Callable[[str], None]) -> tuple[dict[str, Any]
         precompile(artifact, say)
     say(
         f"{options.dataset} · {options.model} · {workload.model.num_keys:,} keys, of them "
-        f"{len(plan.placement):,} hot ({plan.heat.coverage(len(plan.placement)):.0%} of sampled "
+        f"{plan.hot_keys:,} hot ({plan.heat.coverage(plan.hot_keys):.0%} of sampled "
         f"updates) · F = {plan.fraction_bits} · results in {folder}"
     )
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import metadata
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from controller.artifacts import Artifact
 from host_stack.fixedpoint import FloatArray
 from host_stack.progress import BSP, Consistency
+from mininet_topos.job_processes import is_server, server_name, worker_name
 from mininet_topos.mode import ModeResult
 from mininet_topos.options import RunOptions
 from mininet_topos.outcome import outcome
@@ -56,6 +58,7 @@ def summarize(
         "framework": options.framework,
         "optimizer": options.optimizer,
         "workers": options.workers,
+        "servers": options.servers,
         "rounds": options.rounds,
         "consistency": options.consistency,
         "batch": options.batch,
@@ -67,9 +70,9 @@ def summarize(
         "transport": options.transport,
         "lanes": artifact.layout.lanes,
         "placement": options.placement,
-        "rows": plan.placement.used_rows,
-        "paired_rows": len(plan.placement.pairs),
-        "hot_keys": len(plan.placement),
+        "rows": sum(placement.used_rows for placement in plan.placements),
+        "paired_rows": sum(len(placement.pairs) for placement in plan.placements),
+        "hot_keys": plan.hot_keys,
         "num_keys": workload.model.num_keys,
         "fraction_bits": plan.fraction_bits,
         "link_mbps": options.link_mbps,
@@ -102,11 +105,16 @@ def mode_summary(
     rounds = [list(result.rounds[index].values()) for index in sorted(result.rounds)]
     slowest = [max(round_, key=_round_s) for round_ in rounds]
     round_s = [_round_s(worker) for worker in slowest]
-    names = {"ps0": "server"} | {
-        f"w{rank}": f"worker{rank + 1}" for rank in range(len(result.traffic) - 1)
+    names = {f"ps{rank}": server_name(rank) for rank in range(result.servers)} | {
+        f"w{rank}": worker_name(rank) for rank in range(len(result.traffic) - result.servers)
     }
-    commits = [result.commits[round_] for round_ in sorted(result.commits)]
+    commits = [
+        max(result.commits[round_].values(), key=_commit_s) for round_ in sorted(result.commits)
+    ]
     links = {names[host]: counters for host, counters in result.traffic.items()}
+    counted: Counter[str] = Counter()
+    for done in result.servers_done.values():
+        counted.update(done["counters"])
     return {
         "model_sha256": _model_sha256(result, workload),
         "round_s": round_s,
@@ -123,6 +131,9 @@ def mode_summary(
             name: {"to_switch": link.to_switch.packets, "from_switch": link.to_host.packets}
             for name, link in links.items()
         },
+        "busiest_server": busiest_server(
+            {name: (link.to_switch.bytes, link.to_host.bytes) for name, link in links.items()}
+        ),
         "trunk_bytes": result.trunk_bytes,
         "dropped_packets": {
             name: {"to_switch": link.to_switch.drops, "from_switch": link.to_host.drops}
@@ -130,10 +141,10 @@ def mode_summary(
         },
         "loss": [statistics.fmean(worker["loss"] for worker in round_) for round_ in rounds],
         "quality": quality(result, workload, round_s, in_step=in_step),
-        "switch_answers": all(result.switch_answers),
+        "switch_answers": bool(result.switch_answers) and all(result.switch_answers),
         "counters": result.reasons,
         "scale": result.scale,
-        "server_counters": result.server_done["counters"],
+        "server_counters": dict(counted),
         "retransmissions": sum(
             worker["retransmissions"] for worker in result.workers_done.values()
         ),
@@ -149,8 +160,8 @@ def mode_summary(
 
 def _model_sha256(result: ModeResult, workload: Workload) -> str:
     """The hash of the trained model, of all of its parameters."""
-    if not isinstance(workload.model, TablePart):
-        return str(result.server_done["model_sha256"])
+    if result.servers == 1 and not isinstance(workload.model, TablePart):
+        return str(result.servers_done[server_name(0)]["model_sha256"])
     *_, (_, parameters) = models(result, workload)
     return model_sha256(parameters)
 
@@ -184,6 +195,16 @@ def _range(rounds: list[list[dict[str, Any]]]) -> dict[str, dict[str, list[float
     return {"phases_least_s": picked(min), "phases_most_s": picked(max)}
 
 
+def busiest_server(moved: Mapping[str, tuple[int, int]]) -> str:
+    """The server whose link moved most, of links with what they moved each way."""
+    return max(filter(is_server, moved), key=lambda name: sum(moved[name]))
+
+
+def _commit_s(commit: dict[str, Any]) -> float:
+    """Seconds of a commit at a server."""
+    return float(sum(commit["phases"]["elapsed_s"].values()))
+
+
 def _round_s(worker: dict[str, Any]) -> float:
     """Seconds of a round at a worker."""
     return float(sum(worker["phases"]["elapsed_s"].values()))
@@ -211,11 +232,15 @@ def quality(
 
 
 def models(result: ModeResult, workload: Workload) -> Iterator[tuple[int, FloatArray]]:
-    """(rounds, parameters) of each snapshot of the whole model.
+    """(rounds, parameters) of each snapshot of the whole model, put together from its shards.
 
-    Of a framework's model the server has the tables, and a worker kept the rest.
+    Of a framework's model the servers have the tables, and a worker kept the rest.
     """
-    at_server = Snapshots(result.folder / "snapshots").load()
+    shards = [Snapshots(folder / "snapshots").load() for folder in result.folders]
+    at_server = [
+        (same[0][0], np.concatenate([parameters for _, parameters in same]))
+        for same in zip(*shards, strict=True)
+    ]
     if not isinstance(workload.model, TablePart):
         yield from at_server
         return
@@ -246,14 +271,13 @@ def link_time_bytes(mode: dict[str, Any]) -> int:
     """Bytes that a mode must send one after the other, if every link but the slowest is free.
 
     A round has two phases that a barrier separates: gradients travel from the workers to the
-    server, parameters from the server to the workers. Each takes as long as its busiest link.
+    servers, parameters from the servers to the workers. Each takes as long as its busiest link.
     """
-    links = mode["bytes"]
-    workers = [link for name, link in links.items() if name != "server"]
-    server = links["server"]
-    up = max(server["from_switch"], *(link["to_switch"] for link in workers))
-    down = max(server["to_switch"], *(link["from_switch"] for link in workers))
-    return int(up + down)
+    up, down = ("from_switch", "to_switch"), ("to_switch", "from_switch")
+    return sum(
+        max(link[server if is_server(name) else worker] for name, link in mode["bytes"].items())
+        for server, worker in (up, down)
+    )
 
 
 def versions(artifact: Artifact) -> dict[str, str]:

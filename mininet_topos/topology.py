@@ -163,6 +163,10 @@ class Topology(ABC):
         """The first switch's own MAC address."""
         return self.switches[0].mac
 
+    def switch_at(self, host: HostSpec) -> SwitchSite:
+        """The switch at which a host hangs."""
+        return next(site for site in self.switches if site.name == host.switch)
+
     def neighbours(self, host: HostSpec) -> dict[str, str]:
         """Return IPv4 → MAC of every peer of a host and of the switches."""
         peers = {peer.ip: peer.mac for peer in self.hosts if peer != host}

@@ -19,6 +19,7 @@ PUBLIC = (
     "host_stack.hot_kv",
     "host_stack.connect",
     "host_stack.job",
+    "host_stack.shards",
     "host_stack.torch",
     "host_stack.errors",
 )

@@ -238,10 +238,10 @@ class MemoryJob:
         self.pushes = pushes
         self.hot = hot
         self._workers = len(pushes[0])
-        self._scheduler = Node(
+        self.scheduler = Node(
             KVConfig(Role.SCHEDULER, server, 0, num_workers=self._workers, num_servers=1, key=key)
         )
-        port = self._scheduler.bind()
+        port = self.scheduler.bind()
         self.job = at(make_job(self._workers, num_keys, fraction_bits, port, layout))
         self._placement = place(np.arange(hot, dtype=np.uint64), self.job.layout)
         self.network = network_of(self.job, self._placement)
@@ -251,6 +251,7 @@ class MemoryJob:
         self._saved = Checkpoint(0, (0,) * self._workers, np.zeros(num_keys, np.float32))
         self._on_commit: list[Callable[[Commit], None]] = []
         self._lock = threading.Lock()
+        self._is_stopped = False
         self.commits: list[Commit] = []
         self.applied: list[Aggregate] = []
         self.records: list[Record] = []
@@ -269,20 +270,27 @@ class MemoryJob:
         """Let the process at an address die at a call of its transport, counted from now."""
         self.network.transport(address).crashes_after = calls
 
+    def stop(self) -> None:
+        """Let server and scheduler end where the workers have failed."""
+        self._is_stopped = True
+        self.crash(self.job.server, 1)
+        self.scheduler.close()
+
     def run(self, timeout_s: float = 120.0) -> Outcome:
         """Run to the last commit."""
         with ThreadPoolExecutor(self._workers + 2) as pool:
-            futures = [pool.submit(self._scheduler_main), pool.submit(self._server_main)]
+            futures = [pool.submit(self.scheduler_main), pool.submit(self.server_main)]
             futures += [pool.submit(self._worker_main, rank) for rank in range(self._workers)]
             for future in as_completed(futures, timeout=timeout_s):
                 if future.exception() is not None:
-                    self._scheduler.close()
+                    self.scheduler.close()
                 future.result()
         return self.outcome
 
-    def _scheduler_main(self) -> None:
-        self._scheduler.start()
-        self._scheduler.finalize(120.0)
+    def scheduler_main(self) -> None:
+        """The life of the scheduler."""
+        self.scheduler.start()
+        self.scheduler.finalize(120.0)
 
     def _committed(self, commit: Commit, parameters: FloatArray, aggregate: Aggregate) -> None:
         self.commits.append(commit)
@@ -292,8 +300,11 @@ class MemoryJob:
         for action in self._on_commit:
             action(commit)
 
-    def _server_main(self) -> None:
+    def server_main(self) -> None:
+        """The lives of the server's processes."""
         while not self._serve(resumed=bool(self.outcome.crashes[self.job.server])):
+            if self._is_stopped:
+                return
             self.outcome.crashes[self.job.server] += 1
             self.network.restart_host(self.job.server)
 

@@ -13,13 +13,14 @@ import pytest
 
 from controller import cli_connection
 from host_stack.job import Job
+from host_stack.shards import Shards
 from tests.controller_process import (
     ControllerProcess,
     controller_process,
     socket_path,
     write_star,
 )
-from tests.job_in_memory import SERVER, addresses
+from tests.job_in_memory import GROUP, SERVER, addresses
 from tests.operator_commands import JOB, WORKERS, Libra, placement_file, push_one, told
 
 pytest_plugins = ("tests.operator_fixtures",)
@@ -170,3 +171,29 @@ def test_no_controller(libra: Libra, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     code, _, err = libra("job", "list", "--controller", f"unix:{tmp_path}/none.sock")
     assert code == 1
     assert "none.sock does not answer" in err
+
+
+def test_a_job_with_several_servers(
+    libra: Libra, running: tuple[ControllerProcess, Any], tmp_path: Path
+) -> None:
+    """Its shards are jobs with numbers in a row: all of them are made, or none."""
+    here, there = addresses(WORKERS)
+    servers = ("--num-keys", "4001", "-F", "33", "--workers", here, "--server", f"{SERVER},{there}")
+    hot = ("--placement", placement_file(tmp_path, 100))
+    made = told(libra, "job", "create", "-j", "5", *servers, *hot, "--wait", "60")["jobs"]
+    assert [
+        (each["spec"]["job"], each["spec"]["server"], each["spec"]["num_keys"], each["hot_keys"])
+        for each in made
+    ] == [(5, SERVER, 2001, 100), (6, there, 2000, 0)]
+    path = tmp_path / "job.json"
+    arguments = ("describe", "-j", "5", "--servers", "2", "--job-file", str(path))
+    assert told(libra, "job", *arguments)["jobs"] == made
+    shards = Shards.load(path)
+    assert (shards.num_keys, [job.job for job in shards.jobs]) == (4001, [5, 6])
+    code, _, err = libra("job", "create", "-j", "4", *servers)
+    assert (code, "job 5" in err) == (2, True)
+    assert [each["spec"]["job"] for each in told(libra, "job", "list")["jobs"]] == [5, 6]
+    code, _, err = libra("job", "create", "-j", "8", *servers, "--group", GROUP)
+    assert (code, "of its own" in err) == (2, True)
+    code, _, err = libra("job", "create", "-j", "8", *servers[:-1], f"{SERVER},{SERVER}")
+    assert (code, "each needs an address" in err) == (2, True)

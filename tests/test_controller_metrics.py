@@ -22,6 +22,7 @@ from controller.daemon.store import Store
 from controller.jobapi.operator import Operator, spec_of
 from host_stack.errors import BadInput
 from host_stack.placement import heat_based
+from host_stack.shards import Shards
 from host_stack.standing import Standing
 from softswitch.control import ControlServer
 from softswitch.wiring import Wiring
@@ -156,9 +157,10 @@ def _await(port: int, name: str, value: float, **labels: str) -> None:
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
-    """Every expression names metrics of the endpoint, with labels that they have."""
+    """Every expression names metrics of the endpoints, with labels that they have."""
     known = {name: labels for name, (_, labels) in _GAUGES.items()}
     known |= {f"{name}_total": labels for name, (_, labels) in _COUNTERS.items()}
+    known |= {name: ["job", "worker", "queue"] for name in names_of_roles()}
     dashboard = json.loads(DASHBOARD.read_text())
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     assert len(expressions) >= 10
@@ -174,10 +176,14 @@ def test_the_documentation_names_every_metric() -> None:
     """And no other."""
     text = (DASHBOARD.parent.parent / "metrics.md").read_text()
     told = set(re.findall(r"`(libra_\w+)`", text))
+    assert told == {*_GAUGES, *(f"{name}_total" for name in _COUNTERS)} | names_of_roles()
+
+
+def names_of_roles() -> set[str]:
+    """The metrics of workers and servers."""
     job = make_job(1, 10, 40, 9)
-    roles = {
+    return {
         family.name + ("_total" if family.type == "counter" else "")
-        for registry in (WorkerMetrics(job, 0).registry, ServerMetrics(job).registry)
+        for registry in (WorkerMetrics(Shards((job,)), 0).registry, ServerMetrics(job).registry)
         for family in registry.collect()
     }
-    assert told == {*_GAUGES, *(f"{name}_total" for name in _COUNTERS)} | roles

@@ -6,7 +6,6 @@ import argparse
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,19 +16,6 @@ from host_stack.errors import BadInput
 LOGGER = logging.getLogger("host_stack.somewhere")
 
 
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """What a test sets up is gone behind it."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    levels = {name: logging.getLogger(name).level for name in logs.OURS}
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, each in levels.items():
-        logging.getLogger(name).setLevel(each)
-
-
 def lines(stream: io.StringIO) -> list[dict]:
     """What was logged as JSON."""
     return [json.loads(line) for line in stream.getvalue().splitlines()]
@@ -38,7 +24,8 @@ def lines(stream: io.StringIO) -> list[dict]:
 def test_json_has_job_epoch_and_round_as_they_are_when_a_line_is_written() -> None:
     """Not as they were when the log was set up."""
     stream, at = io.StringIO(), {"job": 7, "epoch": 1, "round": 0}
-    logs.start("json", "server", lambda: at, stream=stream)
+    logs.start("json", "server", stream=stream)
+    logs.describe(lambda: at)
     LOGGER.info("a round of %d keys", 3)
     at["epoch"], at["round"] = 2, 5
     LOGGER.warning("a switch is silent", extra={"fields": {"switch": "s1", "round": 4}})
@@ -60,7 +47,8 @@ def test_json_has_job_epoch_and_round_as_they_are_when_a_line_is_written() -> No
 def test_people_read_the_same() -> None:
     """Job 0 and no switch are left out, round 0 and worker 0 are not."""
     stream = io.StringIO()
-    logs.start("text", "worker", lambda: {"job": 7, "worker": 0, "round": 0}, stream=stream)
+    logs.start("text", "worker", stream=stream)
+    logs.describe(lambda: {"job": 7, "worker": 0, "round": 0})
     LOGGER.info("ready")
     LOGGER.info("none", extra={"fields": {"job": 0, "switch": "", "round": None, "worker": None}})
     told = [line.split(" ", 1)[1] for line in stream.getvalue().splitlines()]
@@ -100,7 +88,8 @@ def test_levels() -> None:
 
 def test_why_a_process_ends(capsys: pytest.CaptureFixture[str]) -> None:
     """A line of the log where that is JSON, else one that begins with `error: `."""
-    logs.start("json", "server", lambda: {"job": 7})
+    logs.start("json", "server")
+    logs.describe(lambda: {"job": 7})
     logs.tell_error(BadInput("no such file"))
     (line,) = [json.loads(each) for each in capsys.readouterr().err.splitlines()]
     assert (line["level"], line["text"], line["job"]) == ("error", "no such file", 7)

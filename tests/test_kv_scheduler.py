@@ -45,7 +45,7 @@ def test_program_serves_one_job_and_exits(by_environment: bool) -> None:
     """It reports readiness, the roster and the end, and exits with 0."""
     arguments = () if by_environment else ("--workers", "1", "--servers", "1")
     env = ENV | {"DMLC_ROLE": "scheduler", "DMLC_PS_ROOT_PORT": "0"}
-    with launch(*arguments, env=env) as process:
+    with launch(*arguments, "--log-format", "json", env=env) as process:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         assert ready["event"] == "ready"
@@ -58,7 +58,11 @@ def test_program_serves_one_job_and_exits(by_environment: bool) -> None:
         together(*(node.finalize for node in nodes))
         output, errors = process.communicate(timeout=LIMIT_S)
         assert json.loads(output) == {"event": "done"}
-        assert errors == ""
+        assert [json.loads(line)["text"] for line in errors.splitlines()] == [
+            "listening",
+            "all nodes have registered",
+            "all nodes have finished",
+        ]
         assert process.returncode == 0
 
 
@@ -101,19 +105,19 @@ def test_failures_are_one_line_and_a_code(arguments, code, words, capsys, monkey
     finally:
         for number, handler in handlers:
             signal.signal(number, handler)
-    errors = capsys.readouterr().err
-    assert errors.startswith("scheduler: ")
-    assert errors.count("\n") == 1
-    assert words in errors
+    *logged, error = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert words in error
+    assert all(line.endswith(" info scheduler: listening") for line in logged)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_it_quietly(number: signal.Signals) -> None:
-    """A stopped scheduler leaves no traceback."""
+    """A stopped scheduler leaves no traceback, but its log."""
     with launch("--workers", "1", "--servers", "1") as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(number)
         _, errors = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 128 + number
-    assert errors == ""
+    assert [line.split(" ", 1)[1] for line in errors.splitlines()] == ["info scheduler: listening"]

@@ -36,7 +36,7 @@ def plan(hot: int) -> Plan:
     """A plan with some hot keys."""
     keys = np.arange(hot, dtype=np.uint64)
     heat = Heat(keys, np.ones(hot), 1)
-    return Plan(heat, heat_based(keys, LAYOUT), 33)
+    return Plan(heat, (heat_based(keys, LAYOUT),), 33)
 
 
 def mode_run(mode: str, folder: Path, hot: int = 100) -> ModeRun:
@@ -46,10 +46,9 @@ def mode_run(mode: str, folder: Path, hot: int = 100) -> ModeRun:
 
 def membership_of(run: ModeRun) -> Membership:
     """The job as the controller installs it first."""
-    num_keys = max(500, len(run.files.placement()))
-    request = control_pb2.CreateJobRequest(
-        spec=run.files.spec(num_keys), placement=npz(run.files.placement())
-    )
+    (placement,) = run.files.placements()
+    (spec,) = run.files.specs(max(500, len(placement)))
+    request = control_pb2.CreateJobRequest(spec=spec, placement=npz(placement))
     store = Store(run.result.folder / "state.sqlite")
     controller = Controller(run.files.inventory(), store)
     keeper = controller.create(read_ask(request))
@@ -64,7 +63,7 @@ def test_the_files_of_a_mode(mode: str, tmp_path: Path) -> None:
     """Workers and server read the same job, training and placement that was decided."""
     files = mode_run(mode, tmp_path).files
     files.write(500)
-    files.write_job(json.dumps(asdict(files.job(500))))
+    files.write_job([json.dumps(asdict(job)) for job in files.shards(500).jobs])
     job = Job.load(tmp_path / "job.json")
     assert (job.num_keys, job.fraction_bits, job.layout) == (500, 33, LAYOUT)
     assert len(job.workers) == 3
@@ -89,7 +88,7 @@ def test_a_job_gets_a_power_of_two_of_rows(hot: int, rows: int, tmp_path: Path) 
 def test_members_hang_where_the_topology_says(tmp_path: Path) -> None:
     """Addresses of the job and ports of the switch belong together."""
     run = mode_run("libra", tmp_path)
-    job, membership = run.files.job(500), membership_of(run)
+    job, membership = run.files.shards(500).job(0), membership_of(run)
     assert tuple(worker.address for worker in membership.workers) == job.workers
     assert membership.server.address == job.server
     assert [worker.port for worker in membership.workers] == [2, 3, 4]
@@ -109,6 +108,6 @@ def test_events_are_recorded(tmp_path: Path) -> None:
     run._take(Event("scheduler", "done", {}))
     result = run.result
     assert [len(result.rounds[number]) for number in (0, 1)] == [2, 1]
-    assert result.commits == {0: {"round": 0}}
-    assert result.server_done == {"model_sha256": "ab"}
+    assert result.commits == {0: {"server": {"round": 0}}}
+    assert result.servers_done == {"server": {"model_sha256": "ab"}}
     assert result.workers_done == {"worker2": {"retransmissions": 3}}

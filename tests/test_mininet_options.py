@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from host_stack.errors import BadInput
+from mininet_topos.faults import FaultPlan
 from mininet_topos.options import RunOptions, parse_link_rate
 
 
@@ -30,6 +31,9 @@ def test_the_defaults_are_allowed() -> None:
         {"link_mbps": 0.1},
         {"lanes": 64},
         {"seed": 0},
+        {"servers": 15},
+        {"servers": 2, "checkpoint_every": 1, "faults": FaultPlan.parse("kill=server2@r1")},
+        {"servers": 2, "faults": FaultPlan.parse("cut=server@r1,kill=worker1@r1,kill=switch@r1")},
     ],
 )
 def test_the_limits_are_allowed(changed: dict[str, Any]) -> None:
@@ -46,6 +50,8 @@ def test_the_limits_are_allowed(changed: dict[str, Any]) -> None:
         ("optimizer", "lamb", "adagrad, adam, momentum, sgd"),
         ("modes", (), "libra, server-only, fallback"),
         ("modes", ("libra", "magic"), "libra, server-only, fallback"),
+        ("servers", 0, "1 to 15"),
+        ("servers", 16, "1 to 15"),
         ("workers", 0, "1 to 128"),
         ("workers", -3, "1 to 128"),
         ("workers", 129, "1 to 128"),
@@ -105,3 +111,19 @@ def test_bad_rates_of_links(given: str, message: str) -> None:
     """What is given, and what is allowed."""
     with pytest.raises(BadInput, match=message):
         RunOptions(workers=3, link_rates=dict([parse_link_rate(given)]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"consistency": "ssp:2"}, "ssp:2: with several servers it is bsp"),
+        ({"transport": "scapy"}, "scapy: with several servers it is batch"),
+        ({"backup_path": True}, "one server"),
+        ({"faults": FaultPlan.parse("kill=ps1@r3")}, "server2@r3.*--checkpoint-every 1"),
+        ({"faults": FaultPlan.parse("cut=server3@r3")}, "allowed are .*server2"),
+    ],
+)
+def test_what_several_servers_cannot_do(changed: dict[str, Any], message: str) -> None:
+    """It is refused by name, and the error says what can be done."""
+    with pytest.raises(BadInput, match=message):
+        RunOptions(servers=2, **changed)

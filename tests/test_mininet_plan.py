@@ -40,9 +40,9 @@ def test_the_plan_places_the_hottest_keys(workload: Workload) -> None:
     """As many as pay, whatever the method."""
     for method in METHODS:
         plan = make_plan(options(placement=method), workload, artifact())
-        assert 0 < len(plan.placement) == hot_set_size(plan.heat, 8, LAYOUT)
-        hottest = plan.heat.keys[: len(plan.placement)]
-        assert sorted(plan.placement.keys.tolist()) == sorted(hottest.tolist())
+        assert 0 < plan.hot_keys == hot_set_size(plan.heat, 8, LAYOUT)
+        hottest = plan.heat.keys[: plan.hot_keys]
+        assert sorted(plan.placements[0].keys.tolist()) == sorted(hottest.tolist())
     assert plan.heat.share[0] == plan.heat.share.max()
 
 
@@ -63,7 +63,7 @@ def test_a_given_scale_is_kept(workload: Workload) -> None:
 @pytest.mark.parametrize("hot", [0, 1, 33])
 def test_a_given_number_is_kept(hot: int, workload: Workload) -> None:
     """The user's number of hot keys comes before the model's."""
-    assert len(make_plan(options(hot=hot), workload, artifact()).placement) == hot
+    assert len(make_plan(options(hot=hot), workload, artifact()).placements[0]) == hot
 
 
 def test_all_keys(workload: Workload) -> None:
@@ -71,8 +71,8 @@ def test_all_keys(workload: Workload) -> None:
     total = workload.model.num_keys
     plan = make_plan(options(hot=total, sample=0.03, placement="heat"), workload, artifact())
     assert len(plan.heat.keys) < total
-    assert plan.placement.keys[: len(plan.heat.keys)].tolist() == plan.heat.keys.tolist()
-    assert sorted(plan.placement.keys.tolist()) == list(range(total))
+    assert plan.placements[0].keys[: len(plan.heat.keys)].tolist() == plan.heat.keys.tolist()
+    assert sorted(plan.placements[0].keys.tolist()) == list(range(total))
 
 
 def test_more_than_the_switch_holds(workload: Workload) -> None:
@@ -93,11 +93,11 @@ def test_more_than_the_model_has(workload: Workload) -> None:
 def test_the_choice_stays_on_the_switch(workload: Workload) -> None:
     """The model of bytes never asks for more cells than there are."""
     small = Layout(lanes=8, rows=1, window=256, program=1)
-    assert len(make_plan(options(), workload, artifact(small)).placement) <= 8
+    assert len(make_plan(options(), workload, artifact(small)).placements[0]) <= 8
 
 
 def test_same_seed_same_plan(workload: Workload) -> None:
     """A plan is a function of its options."""
     first, second = (make_plan(options(seed=3), workload, artifact()) for _ in range(2))
     assert first.fraction_bits == second.fraction_bits
-    assert np.array_equal(first.placement.keys, second.placement.keys)
+    assert np.array_equal(first.placements[0].keys, second.placements[0].keys)

@@ -78,7 +78,7 @@ def mode_result(folder: Path, workload: Workload, scale: int = 1) -> ModeResult:
         "w0": link(1500, 700),
         "w1": link(1600, 800),
     }
-    result.server_done = {"model_sha256": "ab" * 32, "counters": {"cold_keys": 9}}
+    result.servers_done["server"] = {"model_sha256": "ab" * 32, "counters": {"cold_keys": 9}}
     result.workers_done = {
         "worker1": {"retransmissions": 2},
         "worker2": {"retransmissions": 3},
@@ -140,7 +140,7 @@ def test_the_bound_counts_the_busiest_link_of_each_phase() -> None:
 def summary_of(modes: list[str], tmp_path: Path, workload: Workload) -> dict[str, Any]:
     """run.json of a run of some modes; server-only moves twice the bytes of its server."""
     keys = np.arange(40, dtype=np.uint64)
-    plan = Plan(Heat(keys, np.linspace(1, 0.1, 40), 9), heat_based(keys, LAYOUT), 33)
+    plan = Plan(Heat(keys, np.linspace(1, 0.1, 40), 9), (heat_based(keys, LAYOUT),), 33)
     artifact = Artifact("libra", b"", "", LAYOUT, "p4c-bm2-ss 1.2.4", "00" * 32)
     results = {
         mode: mode_result(tmp_path / mode, workload, 2 if mode == "server-only" else 1)

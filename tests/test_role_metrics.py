@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 import urllib.request
 from types import SimpleNamespace
 
@@ -10,10 +11,13 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from host_stack.codec import Codec
 from host_stack.commit import Commit
 from host_stack.errors import BadInput
 from host_stack.push import HotPush
+from host_stack.shards import Shards
 from host_stack.stopwatch import Phases
+from host_stack.transport import BatchTransport, ipv4, open_udp
 from host_stack.worker import RoundTimes
 from tests.controller_process import free_port
 from tests.host_support import ScriptedTransport
@@ -21,7 +25,7 @@ from tests.job_in_memory import make_job
 from workloads.role_metrics import ServerMetrics, WorkerMetrics, serve
 
 JOB = make_job(4, 100, 40, 9)
-OWN = ("phase", "path", "fate", "kind", "reason", "worker", "job")
+OWN = ("queue", "phase", "path", "fate", "kind", "reason", "worker", "job")
 """The label that tells samples of one name apart comes first."""
 
 
@@ -39,11 +43,12 @@ def scraped(address: str) -> dict[tuple[str, str], float]:
 
 def test_a_worker_tells_its_rounds_and_packets() -> None:
     """Totals grow by what each step adds, also those that its push counts itself."""
-    metrics, address = WorkerMetrics(JOB, 3), f"127.0.0.1:{free_port()}"
+    metrics, address = WorkerMetrics(Shards((JOB,)), 3), f"127.0.0.1:{free_port()}"
     serve(metrics.registry, address)
     hot = HotPush(ScriptedTransport(lambda *_: []), 1, 256)
     hot.rtt.sample(np.array([0.25]))
-    worker = SimpleNamespace(incarnation=SimpleNamespace(epoch=5), hot=hot)
+    shard = SimpleNamespace(job=1, incarnation=SimpleNamespace(epoch=5), hot=hot)
+    worker = SimpleNamespace(shards=(shard,))
     for step in range(2):
         hot.stats.packets += 10
         hot.stats.retransmissions += 1
@@ -81,9 +86,36 @@ def test_a_server_tells_its_commits_and_counters() -> None:
     assert (found["libra_server_round", "1"], found["libra_server_epoch", "1"]) == (3, 2)
 
 
+def test_what_is_in_flight_and_waits_is_told_as_it_is() -> None:
+    """Not as it was at the end of a step: between two of them nothing is in flight."""
+    metrics, address = WorkerMetrics(Shards((JOB,)), 0), f"127.0.0.1:{free_port()}"
+    serve(metrics.registry, address)
+    assert scraped(address)["libra_worker_in_flight_packets", "0"] == 0
+    codec = Codec(JOB.layout)
+    with (
+        open_udp("127.0.0.1", port=0) as own,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other,
+    ):
+        other.bind(("127.0.0.1", 0))
+        transport = BatchTransport(own, codec.max_bytes, other.getsockname()[1])
+        hot = HotPush(transport, ipv4("127.0.0.1"), 256)
+        metrics.watch(SimpleNamespace(shards=(SimpleNamespace(hot=hot),)))
+        found = scraped(address)
+        assert found["libra_worker_in_flight_packets", "0"] == 0
+        assert found["libra_worker_socket_bytes", "receive"] == 0
+        hot.begin(np.zeros(5, codec.grad))
+        hot.transmit(time.monotonic())
+        other.sendto(bytes(100), own.getsockname())
+        found = scraped(address)
+        assert found["libra_worker_in_flight_packets", "0"] == 5
+        assert found["libra_worker_socket_bytes", "receive"] >= 100
+        assert found["libra_worker_socket_drops_total", "0"] == 0
+    assert ("libra_worker_socket_bytes", "receive") not in scraped(address)  # the process ends
+
+
 def test_addresses_that_cannot_be_served() -> None:
     """What is no address, and one that another process has."""
-    registry = WorkerMetrics(JOB, 0).registry
+    registry = WorkerMetrics(Shards((JOB,)), 0).registry
     for address in ("", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000"):
         with pytest.raises(BadInput, match="HOST:PORT is needed"):
             serve(registry, address)

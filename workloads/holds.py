@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable
 
 from host_stack.errors import BadInput, LibraError
@@ -23,15 +24,17 @@ class Holds:
 
     def __init__(self, points: Iterable[str] = ()) -> None:
         self._points = {_point(text) for text in points}
+        self._lock = threading.Lock()  # shards of a job reach a point in threads of their own
 
     def at(self, phase: str, round_: int) -> None:
         """Wait for the runner if this is one of the points; each counts once."""
-        if (round_, phase) not in self._points:
-            return
-        self._points.discard((round_, phase))
-        emit("hold", round=round_, phase=phase)
-        if not sys.stdin.readline():
-            raise LibraError("the runner ended in the middle of a round")
+        with self._lock:
+            if (round_, phase) not in self._points:
+                return
+            self._points.discard((round_, phase))
+            emit("hold", round=round_, phase=phase)
+            if not sys.stdin.readline():
+                raise LibraError("the runner ended in the middle of a round")
 
 
 def _point(text: str) -> tuple[int, str]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from controller.artifacts import Artifact, program_with
 from host_stack.job import Job
 from host_stack.kv.config import resolve
 from host_stack.kv.errors import KVConfigError
+from host_stack.shards import Shards, shard_sizes
+from host_stack.transport import ipv4
 from workloads.training import run_role
 
 RETRY_S = 1.0
@@ -31,22 +34,29 @@ def await_address(name: str, deadline: float) -> str:
             time.sleep(RETRY_S)
 
 
-def make(given: argparse.Namespace) -> Job:
-    """The job of some options."""
+def make(given: argparse.Namespace) -> Shards:
+    """The job of some options; its shards count on from its number and its group."""
     deadline = time.monotonic() + given.wait_s
-    server = await_address(given.server, deadline)
-    return Job(
-        job=given.job,
-        epoch=1,
-        fraction_bits=given.fraction_bits,
-        num_keys=given.keys,
-        layout=Artifact.load(program_with(given.lanes)).layout,
-        workers=tuple(await_address(worker, deadline) for worker in given.workers),
-        server=server,
-        switch=given.switch,
-        group=given.group,
-        scheduler=(server, given.scheduler_port),
-    )
+    workers = tuple(await_address(worker, deadline) for worker in given.workers)
+    servers = [await_address(server, deadline) for server in given.server]
+    jobs = []
+    for shard, size in enumerate(shard_sizes(given.keys, len(servers))):
+        group = str(IPv4Address(ipv4(given.group) + shard))
+        jobs.append(
+            Job(
+                job=given.job + shard,
+                epoch=1,
+                fraction_bits=given.fraction_bits,
+                num_keys=size,
+                layout=Artifact.load(program_with(given.lanes)).layout,
+                workers=workers,
+                server=servers[shard],
+                switch=given.switch,
+                group=group,
+                scheduler=(servers[shard], given.scheduler_port),
+            )
+        )
+    return Shards(tuple(jobs))
 
 
 def main() -> None:
@@ -54,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make_job", description="Describe a job in a file.")
     parser.add_argument("out", type=Path, help="the file, usually job.json")
     parser.add_argument("--keys", type=int, required=True, help="parameters in all tables")
-    parser.add_argument("--server", required=True, help="name or address")
+    parser.add_argument("--server", nargs="+", required=True, help="name or address of each")
     parser.add_argument("--workers", nargs="+", required=True, help="by rank; names or addresses")
     parser.add_argument("--job", type=int, default=1, help="number on the wire")
     parser.add_argument("--fraction-bits", type=int, default=40, help="F, the fixed-point scale")

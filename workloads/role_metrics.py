@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from host_stack.commit import Commit
 from host_stack.errors import BadInput
 from host_stack.job import Job
-from host_stack.worker import RoundTimes, Worker
+from host_stack.push import HotPush
+from host_stack.sharded import JobWorker, push_stats
+from host_stack.shards import Shards
+from host_stack.socket_queue import SocketQueue, socket_queue
+from host_stack.transport import Transport
+from host_stack.worker import RoundTimes
 
 _WAITED = "Of the seconds in each phase, those that the process was ready and had no processor."
 
@@ -34,9 +39,13 @@ def serve(registry: CollectorRegistry, address: str) -> None:
 class WorkerMetrics:
     """Of one worker: rounds, phases, gradients by path, packets, round trips, and its window."""
 
-    def __init__(self, job: Job, rank: int) -> None:
+    def __init__(self, job: Shards, rank: int) -> None:
+        """A job with several servers is counted under the number of its first shard.
+
+        Epoch, round trip and window are those of each shard, under its number.
+        """
         self.registry = CollectorRegistry()
-        self._labels = (str(job.job), str(rank))
+        self._labels = (str(job.job(0).job), str(rank))
         self._steps = self._counter("steps", "Steps that were pushed and let go on.")
         self._seconds = self._counter("seconds", "Seconds in each phase of a round.", "phase")
         self._waited = self._counter("waited_seconds", _WAITED, "phase")
@@ -49,6 +58,13 @@ class WorkerMetrics:
         self._rtt = self._gauge("rtt_seconds", "Smoothed round-trip time of GRADs.")
         self._window = self._gauge("window_packets", "GRADs that may be in flight.")
         self._counted: dict[str, int] = {}
+        self._queues = _Queues("worker", self._labels)
+        self.registry.register(self._queues)
+
+    def watch(self, worker: JobWorker) -> None:
+        """Tell, from now on, what is in flight and waits in sockets when it is asked for."""
+        pushes = [shard.hot for shard in worker.shards]
+        self._queues.watch([push.transport for push in pushes], pushes)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         names = ("job", "worker", *labels)
@@ -58,7 +74,7 @@ class WorkerMetrics:
         names = ("job", "worker")
         return Gauge(f"libra_worker_{name}", text, names, registry=self.registry)
 
-    def pushed(self, step: int, times: RoundTimes, worker: Worker) -> None:
+    def pushed(self, step: int, times: RoundTimes, worker: JobWorker) -> None:
         """Count a step that a worker has made."""
         at = self._labels
         self._steps.labels(*at).inc()
@@ -71,10 +87,12 @@ class WorkerMetrics:
         self._fetched.labels(*at).inc(times.fetched_rows)
         self._replays.labels(*at).inc(times.replays)
         self._round.labels(*at).set(step + 1)
-        self._epoch.labels(*at).set(worker.incarnation.epoch)
-        self._rtt.labels(*at).set(worker.hot.rtt.srtt_s or 0.0)
-        self._window.labels(*at).set(worker.hot.congestion.window)
-        stats = worker.hot.stats
+        for shard in worker.shards:
+            own = (str(shard.job), at[1])
+            self._epoch.labels(*own).set(shard.incarnation.epoch)
+            self._rtt.labels(*own).set(shard.hot.rtt.srtt_s or 0.0)
+            self._window.labels(*own).set(shard.hot.congestion.window)
+        stats = push_stats(worker)
         for fate, total in (
             ("sent", stats.packets),
             ("retransmitted", stats.retransmissions),
@@ -105,6 +123,12 @@ class ServerMetrics:
         )
         self._reasons = _Reasons(self._job)
         self.registry.register(self._reasons)
+        self._queues = _Queues("server", (self._job,))
+        self.registry.register(self._queues)
+
+    def watch(self, transport: Transport) -> None:
+        """Tell, from now on, what waits in its sockets when it is asked for."""
+        self._queues.watch([transport], [])
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"libra_server_{name}", text, ("job", *labels), registry=self.registry)
@@ -122,6 +146,50 @@ class ServerMetrics:
         self._round.labels(self._job).set(commit.round + 1)
         self._epoch.labels(self._job).set(commit.epoch)
         self._reasons.counts = dict(statistics)
+
+
+class _Queues(Collector):
+    """What waits at a host, as it is at the time of a scrape."""
+
+    def __init__(self, role: str, labels: Sequence[str]) -> None:
+        self._role = role
+        self._labels = labels
+        self._transports: Sequence[Transport] = ()
+        self._pushes: Sequence[HotPush] = ()
+
+    def watch(self, transports: Sequence[Transport], pushes: Sequence[HotPush]) -> None:
+        """Sum up these."""
+        self._transports, self._pushes = transports, pushes
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by a scrape, in a thread of the HTTP server."""
+        name, names = f"libra_{self._role}", ["job", "worker"][: len(self._labels)]
+        waiting = GaugeMetricFamily(
+            f"{name}_socket_bytes", "Bytes that wait in UDP sockets.", labels=[*names, "queue"]
+        )
+        dropped = CounterMetricFamily(
+            f"{name}_socket_drops", "Datagrams that found no room in a UDP socket.", labels=names
+        )
+        if queues := self._queues():
+            received = sum(each.receive_bytes for each in queues)
+            waiting.add_metric([*self._labels, "receive"], received)
+            waiting.add_metric([*self._labels, "send"], sum(each.send_bytes for each in queues))
+            dropped.add_metric(self._labels, sum(each.drops for each in queues))
+        yield waiting
+        yield dropped
+        if self._role == "worker":
+            flying = GaugeMetricFamily(
+                f"{name}_in_flight_packets", "GRADs that are not acknowledged.", labels=names
+            )
+            flying.add_metric(self._labels, sum(push.in_flight for push in self._pushes))
+            yield flying
+
+    def _queues(self) -> list[SocketQueue]:
+        sockets = [each for transport in self._transports for each in transport.sockets()]
+        try:
+            return [socket_queue(each) for each in sockets]
+        except OSError:  # closed: the process ends
+            return []
 
 
 class _Reasons(Collector):

@@ -6,6 +6,7 @@ It knows keys and values, and nothing of data sets or models. docs/pytorch.md ha
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,6 +17,7 @@ import numpy as np
 from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.client import JobIncarnations
 from controller.jobapi.row_answers import RowAnswers
+from host_stack import logs
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.commit import Aggregate, Commit
 from host_stack.connect import open_transport, server_node
@@ -27,24 +29,38 @@ from host_stack.kv.scheduler import MAX_LIFETIME_S
 from host_stack.placement import Placement
 from host_stack.row_reader import RowReader
 from host_stack.server import Server
+from host_stack.shards import Shards
 from workloads.optimizers import Optimizer, make_optimizer
 from workloads.train_server import CONTROLLER_S, model_sha256
 from workloads.training import emit, run_role
+
+_LOG = logging.getLogger("workloads.tables_server")
 
 
 class Keeping:
     """Where parameters and the optimiser's state come from, and go to every so many rounds."""
 
-    def __init__(self, path: Path, every: int) -> None:
-        """Keep a checkpoint at `path`; `every` 0 leaves it as it is."""
+    def __init__(self, path: Path, every: int, shards: Shards, shard: int) -> None:
+        """Keep a checkpoint at `path`; `every` 0 leaves it as it is.
+
+        Of several servers each keeps one of its own beside it, `NAME-server2.npz`, and begins with
+        its keys of the whole where that is not there yet.
+        """
         if every < 0:
             raise BadInput(f"checkpoint-every {every}: it must be 0 or more")
-        self._path = path
+        self._whole = self._path = path
+        if len(shards) > 1:
+            self._path = path.with_name(f"{path.stem}-server{shard + 1}{path.suffix}")
+        self._own = shards.own(shard)
+        self._num_keys = shards.num_keys
         self._every = every
 
     def load(self, job: Job, optimizer: Optimizer) -> tuple[int, list[int], FloatArray]:
         """(rounds, steps, parameters) that are there; `BadInput` if they are not of the job."""
-        rounds, steps, parameters, state = load_checkpoint(self._path)
+        is_whole = not self._path.exists()
+        rounds, steps, parameters, state = load_checkpoint(self._whole if is_whole else self._path)
+        if is_whole and not rounds and len(parameters) == self._num_keys:
+            parameters = parameters[self._own].copy()
         if len(parameters) != job.num_keys or len(steps) != len(job.workers):
             raise BadInput(
                 f"{self._path} has {len(parameters)} parameters of {len(steps)} workers, the job "
@@ -97,9 +113,10 @@ def first_incarnation(
 
 def serve(given: argparse.Namespace) -> None:
     """Serve until all workers have ended; emits `ready`, a `commit` for each round, and `done`."""
-    job = Job.load(given.job)
+    shards = Shards.load(given.job)
+    job = shards.job(given.shard)
     optimizer = make_optimizer(given.optimizer, job.num_keys, learning_rate=given.learning_rate)
-    keeping = Keeping(given.parameters, given.checkpoint_every)
+    keeping = Keeping(given.parameters, given.checkpoint_every, shards, given.shard)
     round_, steps, parameters = keeping.load(job, optimizer)
 
     def on_commit(commit: Commit, parameters: FloatArray, aggregate: Aggregate) -> None:
@@ -122,8 +139,11 @@ def serve(given: argparse.Namespace) -> None:
             incarnations,
             on_commit,
             resumed=steps if round_ else None,
+            records_first=len(shards) > 1,
         )
+        logs.describe(lambda: {"job": job.job, "epoch": server.epoch, "round": server.round})
         emit("ready", round=round_, epoch=first.epoch)
+        _LOG.info("ready for round %d", round_)
         node.start()
         with answering(job, controller, server):
             server.run()
@@ -141,6 +161,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tables_server", description="The server of a job.")
     parser.add_argument("job", type=Path, help="the job's description, a job.json")
     parser.add_argument("parameters", type=Path, help="checkpoint that it begins with")
+    parser.add_argument("--shard", type=int, default=0, help="number of this server, from 0")
     parser.add_argument("--optimizer", default="sgd", help="NAME or NAME:option=number,…")
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--controller", help="HOST:PORT or unix:PATH of the job's controller")
@@ -148,7 +169,10 @@ def main() -> None:
     parser.add_argument("--placement", type=Path, help="of a job without a controller")
     parser.add_argument("--checkpoint-every", type=int, default=0, help="rounds; 0 for never")
     parser.add_argument("--save", type=Path, help="write the final parameters, as .npy")
-    serve(parser.parse_args())
+    logs.add_options(parser)
+    given = parser.parse_args()
+    logs.start(given.log_format, "server", level=given.log_level)
+    serve(given)
 
 
 if __name__ == "__main__":

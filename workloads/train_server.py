@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import logging
 import sys
 from contextlib import closing
 from dataclasses import asdict
@@ -14,23 +15,26 @@ import numpy as np
 from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.client import JobIncarnations
 from controller.jobapi.row_answers import RowAnswers
+from host_stack import logs
 from host_stack.audit.log import CommitLog
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.commit import Aggregate, Commit
 from host_stack.connect import open_transport, server_node
 from host_stack.fixedpoint import FloatArray
-from host_stack.job import Job
 from host_stack.layout import SERVER_RANK, make_tag
 from host_stack.probe import probe
 from host_stack.progress import BSP, Consistency
 from host_stack.row_reader import RowReader
 from host_stack.server import Server
+from host_stack.shards import Shards
 from workloads.holds import Holds
 from workloads.optimizers import Optimizer, make_optimizer
 from workloads.role_metrics import ServerMetrics
 from workloads.role_metrics import serve as serve_metrics
 from workloads.snapshots import Snapshots
-from workloads.training import AUDIT_FOLDER, Training, emit, run_role
+from workloads.training import AUDIT_FOLDER, Training, emit, run_role, shard_folder
+
+_LOG = logging.getLogger("workloads.train_server")
 
 CONTROLLER_S = 120.0
 """How long the controller may take to give the server its epoch."""
@@ -88,18 +92,21 @@ def serve(
     controller: ControllerAddress,
     holds: Holds,
     *,
+    shard: int = 0,
     resume: bool,
     metrics_at: str = "",
 ) -> None:
-    """Serve all rounds; emits `ready`, a `commit` for each round and `done`."""
-    job = Job.load(folder / "job.json")
+    """Serve all rounds of a shard; emits `ready`, a `commit` for each round and `done`."""
+    shards = Shards.load(folder / "job.json")
+    job = shards.job(shard)
     training = Training.load(folder / "training.json")
     workload = training.open_workload(len(job.workers))
-    parameters = workload.model.initial_params(training.seed)
+    parameters = workload.model.initial_params(training.seed)[shards.own(shard)].copy()
     optimizer = make_optimizer(
         training.optimizer, job.num_keys, learning_rate=training.learning_rate
     )
-    recorder = Recorder(folder, job.job, training, optimizer)
+    keep_in = shard_folder(folder, len(shards), shard)
+    recorder = Recorder(keep_in, job.job, training, optimizer)
     metrics = ServerMetrics(job)
     if metrics_at:
         serve_metrics(metrics.registry, metrics_at)
@@ -126,17 +133,24 @@ def serve(
         consistency=consistency,
         resumed=steps if resume else None,
         on_phase=holds.at,
+        records_first=len(shards) > 1,
     )
+    metrics.watch(transport)
+    logs.describe(lambda: {"job": job.job, "epoch": server.epoch, "round": server.round})
     node.start()
     # Later on, the switch may be in another epoch already, or be dead.
-    switch = not resume and len(first.placement) > 0 and probe(job, SERVER_RANK, transport)
+    asks = not resume and len(first.placement) > 0
+    switch = probe(job, SERVER_RANK, transport) if asks else None
     emit("ready", switch=switch, round=round_, epoch=first.epoch)
-    # Otherwise the workers say when they have ended.
-    counts_rounds = consistency == BSP and training.framework == "numpy"
+    _LOG.info("ready for round %d", round_)
+    # Otherwise the workers say when they have ended. One that comes back may need the values that
+    # the last round of another shard has found.
+    counts_rounds = consistency == BSP and training.framework == "numpy" and len(shards) == 1
     with closing(RowAnswers(controller, job, lambda: server.round, RowReader(job))):
         server.run(training.rounds if counts_rounds else None)
     incarnations.settle()
     emit("done", model_sha256=model_sha256(parameters), counters=server.statistics())
+    _LOG.info("all rounds are committed")
     node.finalize()
     incarnations.close()
     transport.close()
@@ -148,13 +162,25 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="job.json and training.json")
     parser.add_argument("controller", help="HOST:PORT or unix:PATH of the job's controller")
     parser.add_argument("--tls", type=Path, help="folder of ca.pem, cert.pem and key.pem, or token")
+    parser.add_argument(
+        "--shard", type=int, default=0, help="of a job with several servers, from 0"
+    )
     parser.add_argument("--resume", action="store_true", help="go on at the last checkpoint")
     parser.add_argument("--hold", action="append", default=[], help="wait at ROUND:PHASE")
     parser.add_argument("--metrics", default="", help="HOST:PORT to serve Prometheus metrics at")
+    logs.add_options(parser)
     given = parser.parse_args()
+    logs.start(given.log_format, "server", level=given.log_level)
     controller = ControllerAddress.parse(given.controller, given.tls)
     holds = Holds(given.hold)
-    serve(given.folder, controller, holds, resume=given.resume, metrics_at=given.metrics)
+    serve(
+        given.folder,
+        controller,
+        holds,
+        shard=given.shard,
+        resume=given.resume,
+        metrics_at=given.metrics,
+    )
 
 
 if __name__ == "__main__":

@@ -15,19 +15,19 @@ from typing import Any
 
 import torch
 
-from host_stack.audit.log import PushLog
+from host_stack import logs
+from host_stack.connect import ignore_pushed
 from host_stack.errors import BadInput
-from host_stack.fixedpoint import FloatArray
-from host_stack.job import Job
-from host_stack.placement import Keys
-from host_stack.probe import probe
+from host_stack.sharded import push_stats, where
+from host_stack.shards import Shards
 from host_stack.stopwatch import Phases, Stopwatch
 from host_stack.torch import LibraOptimizer, connected, dense_parameters, join_group
+from host_stack.worker import OnPushed
 from workloads import options as opt
 from workloads.snapshots import Snapshots
 from workloads.table_part import TablePart
 from workloads.torch_dlrm import Batch, TorchDlrm
-from workloads.training import AUDIT_FOLDER, DENSE_FOLDER, Training, await_start, emit, run_role
+from workloads.training import DENSE_FOLDER, Training, await_start, emit, push_log, run_role
 from workloads.workload import Workload
 
 
@@ -70,30 +70,32 @@ def train(folder: Path) -> None:
     """Train this process's share of every round; emits one `round` event each."""
     # So that the bits do not depend on how many cores a host has.
     torch.set_num_threads(1)
-    job = Job.load(folder / "job.json")
+    job = Shards.load(folder / "job.json")
     training = Training.load(folder / "training.json")
     rank = join_group(job).rank
     trainer = Trainer(training, training.open_workload(len(job.workers)), rank)
-    log = PushLog(folder / AUDIT_FOLDER, rank) if training.audit else None
 
-    def on_pushed(tag: int, step: int, keys: Keys, gradients: FloatArray) -> None:
-        if log is not None:
-            log.record(tag, step, keys, gradients)
+    def on_pushed_of(shard: int) -> OnPushed:
+        return (
+            push_log(folder, len(job), shard, rank).record
+            if training.audit
+            else ignore_pushed(shard)
+        )
 
-    with connected(job, rank, on_pushed) as connection:
+    with connected(job, rank, on_pushed_of) as connection:
         worker = connection.worker
         dense = dense_optimizer(
             training.optimizer, training.learning_rate, dense_parameters(trainer.net)
         )
+        logs.describe(lambda: {**where(worker), "worker": rank})
         optimizer = LibraOptimizer(trainer.net, worker, dense)
         first = optimizer.start()
-        switch = len(worker.incarnation.placement) > 0 and probe(job, rank, connection.transport)
-        emit("ready", switch=switch, round=first)
+        emit("ready", switch=connection.probe(), round=first)
         await_start()
         keep = Snapshots(folder / DENSE_FOLDER) if rank == 0 else None
         _train_rounds(trainer, optimizer, training, keep)
         optimizer.end()
-        emit("done", **asdict(worker.hot.stats))
+        emit("done", **asdict(push_stats(worker)))
 
 
 def _train_rounds(
@@ -124,7 +126,10 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="train_torch", description="A worker of a job.")
     parser.add_argument("folder", type=Path, help="job.json and training.json")
-    train(parser.parse_args().folder)
+    logs.add_options(parser)
+    given = parser.parse_args()
+    logs.start(given.log_format, "worker", level=given.log_level)
+    train(given.folder)
 
 
 if __name__ == "__main__":

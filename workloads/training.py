@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from host_stack import logs
+from host_stack.audit.log import PushLog
 from host_stack.errors import BadInput, LibraError
 from host_stack.jsonfile import read_json_object
 from workloads.table_part import open_tables
@@ -102,6 +104,19 @@ def open_workload(
     return open_(dataset, model, seed=seed, workers=workers, batch_size=batch_size)
 
 
+def shard_folder(folder: Path, servers: int, shard: int) -> Path:
+    """Where a server and the audit of its shard keep their files: `server2` for the second one.
+
+    A job with one server has no folders of shards.
+    """
+    return folder if servers == 1 else folder / f"server{shard + 1}"
+
+
+def push_log(folder: Path, servers: int, shard: int, rank: int) -> PushLog:
+    """Where a process of a worker records what it pushes to a shard."""
+    return PushLog(shard_folder(folder, servers, shard) / AUDIT_FOLDER, rank)
+
+
 def emit(event: str, **fields: Any) -> None:
     """Write one event as a line of JSON on stdout."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
@@ -119,7 +134,7 @@ def run_role(main: Any) -> int:
     try:
         main()
     except LibraError as error:
-        sys.stderr.write(f"error: {error}\n")
+        logs.tell_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,30 @@ def audit(folder: Path) -> AuditResult:
         check.take(round_, commits[round_], pushes.get(commits[round_].tag, []))
     recorded = sum(map(len, pushes.values()))
     return check.result(recorded)
+
+
+def all_of(shards: Sequence[AuditResult]) -> AuditResult:
+    """The audit of a job with several servers: its shards, each of which has every round.
+
+    Its hash is that of the shards' hashes.
+    """
+    if len(shards) == 1:
+        return shards[0]
+    hashes = "".join(shard.pushed_sha256 for shard in shards)
+    problems = [
+        f"shard {number}: {problem}"
+        for number, shard in enumerate(shards)
+        for problem in shard.problems
+    ]
+    return AuditResult(
+        all(shard.conserved for shard in shards),
+        hashlib.sha256(hashes.encode()).hexdigest(),
+        sum(shard.commits for shard in shards),
+        sum(shard.steps for shard in shards),
+        sum(shard.gradients for shard in shards),
+        sum(shard.discarded for shard in shards),
+        tuple(problems[:MAX_PROBLEMS]),
+    )
 
 
 class _Check:

@@ -6,6 +6,7 @@ ends, which it does by itself after the barrier of the nodes' `finalize`.
 
 import argparse
 import json
+import logging
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from host_stack import logs
 from host_stack.errors import LibraError
 from host_stack.kv.config import KVConfig
 from host_stack.kv.curve import JobKey
@@ -22,7 +24,16 @@ from host_stack.kv.errors import KVConfigError
 from host_stack.kv.ids import Role
 from host_stack.kv.node import Node
 
+_LOG = logging.getLogger("host_stack.kv.scheduler")
+
 MAX_LIFETIME_S = 10 * 365 * 86400.0
+
+_WORDS = {
+    "ready": "listening",
+    "roster": "all nodes have registered",
+    "done": "all nodes have finished",
+}
+"""What a log says of an event."""
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -69,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--lifetime-s", type=float, default=MAX_LIFETIME_S, help="until all nodes have finished"
     )
+    logs.add_options(parser)
     return parser
 
 
@@ -93,6 +105,8 @@ def _config(arguments: argparse.Namespace) -> KVConfig:
 
 
 def _print(event: dict[str, Any]) -> None:
+    """Tell an event to who has started this process, and log it."""
+    _LOG.info("%s", _WORDS[event["event"]], extra={"fields": event})
     print(json.dumps(event), flush=True)
 
 
@@ -107,11 +121,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     signal.signal(signal.SIGTERM, _on_signal)
     signal.signal(signal.SIGINT, _on_signal)
+    logs.start(arguments.log_format, "scheduler", level=arguments.log_level)
     try:
         config = _config(arguments)
         run_scheduler(config, arguments.lifetime_s, _print)
     except LibraError as error:
-        print(f"scheduler: {error}", file=sys.stderr)
+        logs.tell_error(error)
         return error.exit_code
     return 0
 

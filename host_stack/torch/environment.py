@@ -14,6 +14,7 @@ from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.kv.config import address_of_interface
 from host_stack.kv.errors import KVConfigError
+from host_stack.shards import Shards
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -43,7 +44,7 @@ class Place:
         return place
 
 
-def join_group(job: Job) -> Place:
+def join_group(job: Job | Shards) -> Place:
     """Join the process group of all workers, with gloo; return this process's place in it.
 
     gloo is told the interface that has the job's address of this rank, unless GLOO_SOCKET_IFNAME

@@ -8,10 +8,11 @@ import numpy as np
 
 from host_stack.fixedpoint import IntArray, MaskArray
 from host_stack.placement import Keys
+from host_stack.sharded import JobWorker, versions
 from host_stack.stepping import Stepping
 from host_stack.torch.errors import TableError
 from host_stack.torch.tables import Tables
-from host_stack.worker import NOTHING, RoundTimes, Worker
+from host_stack.worker import NOTHING, RoundTimes
 
 KEYS_AT_ONCE = 1 << 22
 """Keys of one pull when whole tables are fetched."""
@@ -25,12 +26,12 @@ class SparseExchange:
 
     """
 
-    def __init__(self, worker: Worker, tables: Tables) -> None:
+    def __init__(self, worker: JobWorker, tables: Tables) -> None:
         """Of a worker that steps under BSP. Binds the tables to the worker's parameters."""
         self._stepping = Stepping(worker)
         self._worker = worker
         self._tables = tables
-        self._version = -1
+        self._versions: tuple[int, ...] = ()
         tables.bind(worker.parameters)
 
     @property
@@ -116,10 +117,9 @@ class SparseExchange:
 
     def _forget(self) -> None:
         """After a step, or in another incarnation, no row is current but the hot ones."""
-        incarnation = self._worker.incarnation
-        if incarnation.version != self._version:
-            self._version = incarnation.version
-            self._hot = self._hot_rows(incarnation.placement.keys)
+        if (placed := versions(self._worker)) != self._versions:
+            self._versions = placed
+            self._hot = self._hot_rows(self._worker.hot_keys)
         self._current = {name: mask.copy() for name, mask in self._hot.items()}
         self._refreshed = False
 

@@ -10,10 +10,11 @@ import torch.distributed as dist
 from torch import nn
 
 from host_stack.errors import BadInput
+from host_stack.sharded import JobWorker
 from host_stack.torch.dense import DenseReducer, dense_parameters
 from host_stack.torch.exchange import SparseExchange
 from host_stack.torch.tables import Tables, find_tables
-from host_stack.worker import RoundTimes, Worker
+from host_stack.worker import RoundTimes
 
 _STATE = {"step", "dense"}
 
@@ -36,7 +37,7 @@ class LibraOptimizer:
     def __init__(
         self,
         model: nn.Module,
-        worker: Worker,
+        worker: JobWorker,
         dense: torch.optim.Optimizer | None,
         *,
         group: Any = None,
