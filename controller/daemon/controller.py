@@ -73,7 +73,8 @@ class Controller:
         """Take up the jobs of a store; `attempts` and `turn` as `SwitchKeeper` has them.
 
         Raises `BadInput` if the inventory lacks what a job of the store needs, `LayoutMismatch` if
-        switches of one rack run programs that differ in their layout.
+        switches of one rack run programs that differ in their layout, or if one runs another than
+        that which a job was placed for.
         """
         self.inventory = inventory
         self.store = store
@@ -104,7 +105,8 @@ class Controller:
         }
         for record, taken in store.jobs():
             self._check_members(record)
-            self._add(record, taken)
+            job = self._add(record, taken)
+            check_fits(job.placement, record, self.layout_of(record.switch))
 
     def layout_of(self, switch: str) -> Layout:
         """Of the program that a switch runs."""
