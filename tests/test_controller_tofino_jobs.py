@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
 
-from controller.artifacts import BUILD_DIR, PROGRAMS, STEP_PROGRAM
+from controller.artifacts import BUILD_DIR, PROGRAMS, STEP_PROGRAM, Artifact
 from controller.daemon.controller import Ask, Controller
 from controller.daemon.job_record import JobRecord, Placed
 from controller.daemon.store import Store
@@ -21,6 +22,7 @@ from controller.placing.blocks import Block
 from controller.targets import find_target
 from controller.targets.tofino import Tofino
 from controller.targets.tofino_output import TofinoProgram
+from controller.targets.v1model import V1Model
 from host_stack.errors import BadInput, LayoutMismatch
 from host_stack.placement import Placement, heat_based
 from tests.controller_process import host_mac
@@ -154,10 +156,21 @@ def test_placements_are_of_the_lanes_of_their_switch(tmp_path: Path) -> None:
         assert set(found.jobs) == {1, 2}
 
 
-def test_a_switch_with_other_lanes_does_not_take_a_placement_over(tmp_path: Path) -> None:
-    """The inventory names another program than the one that the job was placed for."""
+def test_a_switch_with_other_lanes_does_not_take_a_placement_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inventory names another program than the one that the job was placed for.
+
+    Another version of the same program does.
+    """
     with controller(tmp_path, inventory("libra")) as found:
         found.create(ask(1, "10.0.0.1", ["10.0.0.2"], heat_based(KEYS, found.layout_of("s0"))))
+    newer = Artifact.load()
+    newer = replace(newer, layout=replace(newer.layout, program=newer.layout.program + 1))
+    with monkeypatch.context() as patched:
+        patched.setattr(V1Model, "load", lambda _target, _program: newer)
+        with controller(tmp_path, inventory("libra")) as found:
+            assert found.describe_for_hosts(found.job(1)).layout == newer.layout
     with (
         pytest.raises(LayoutMismatch, match="lanes is 16 here and 32 at the placement of job 1"),
         controller(tmp_path, inventory("tofino")),

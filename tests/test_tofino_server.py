@@ -81,9 +81,9 @@ def group(group_id: int, *ports: int) -> p4r.Entity:
 
 BAD = [
     (changed(SECOND, table_id=37060766), "NOT_FOUND", "no table has id"),
-    (entry(ROUTES, ((OTHER, 32),), "LibraIngress.local", ()), "INVALID_ARGUMENT", "local"),
+    (entry(ROUTES, ((OTHER, 32),), "LibraIngress.local", ()), "INVALID_ARGUMENT", "no action"),
     (changed(SECOND, priority=1), "INVALID_ARGUMENT", "priority"),
-    (with_mask(entry(LAPS, (1,), LAP_AT, (68, 9))), "INVALID_ARGUMENT", "EXACT"),
+    (with_mask(entry(LAPS, (1,), LAP_AT, (68, 9))), "INVALID_ARGUMENT", "it is exact"),
     (entry(LAPS, (4,), LAP_AT, (68, 9)), "OUT_OF_RANGE", "does not fit in 2 bits"),
     (changed(MEMBER, b"\x40"), "OUT_OF_RANGE", "does not fit in 6 bits"),
     (changed(SECOND, b"\x00\x02"), "INVALID_ARGUMENT", "not canonical"),
@@ -207,14 +207,21 @@ def test_one_primary(client: Client, kind: str, program: TofinoProgram) -> None:
         same.arbitrate()
 
 
+@pytest.fixture
+def own_server(kind: str) -> Iterator[P4RuntimeServer]:
+    """A server of that kind that has seen no other controller: it remembers their election ids."""
+    with tofino_server(kind) as running:
+        yield running
+
+
 def test_the_other_servers_configuration_is_refused(
-    kind: str, server: P4RuntimeServer, program: TofinoProgram
+    kind: str, own_server: P4RuntimeServer, program: TofinoProgram
 ) -> None:
     """Each server knows its own form alone; the controller's error is the server's."""
     (other,) = set(KINDS) - {kind}
 
     async def push() -> None:
-        async with connected(server.address, find_target(other), program, fresh=True):
+        async with connected(own_server.address, find_target(other), program, fresh=True):
             raise AssertionError("the configuration was taken")
 
     with pytest.raises(ProvisionFailed, match="INVALID_ARGUMENT"):
@@ -274,7 +281,7 @@ def test_another_programs_p4info_is_refused(
 
 
 def test_an_error_of_the_switch_reaches_the_operator(
-    kind: str, server: P4RuntimeServer, program: TofinoProgram
+    kind: str, own_server: P4RuntimeServer, program: TofinoProgram
 ) -> None:
     """Should the controller let a bad port pass, the switch does not: its words are told."""
     route = fy.P4TableEntry(
@@ -284,8 +291,25 @@ def test_an_error_of_the_switch_reaches_the_operator(
     )
 
     async def provision() -> None:
-        async with connected(server.address, find_target(kind), program, fresh=True) as switch:
+        target = find_target(kind)
+        async with connected(own_server.address, target, program, fresh=True) as switch:
             await switch.insert([route])
 
     with pytest.raises(ProvisionFailed, match="no cable leads to 196"):
         asyncio.run(provision())
+
+
+def test_another_primary_keeps_the_controller_away(
+    kind: str, client: Client, program: TofinoProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits, and then says that the switch is not ready; what is there stays."""
+    monkeypatch.setattr("controller.provision.READY_TIMEOUT_S", 2.0)
+    client.write(update("INSERT", ROUTE))
+
+    async def take_over() -> None:
+        async with connected(client.address, find_target(kind), program, fresh=True):
+            raise AssertionError("it was ready")
+
+    with pytest.raises(ProvisionFailed, match="was not ready within 2 s"):
+        asyncio.run(take_over())
+    assert list(read_held(client.address).tables) == [ROUTES]

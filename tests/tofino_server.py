@@ -53,6 +53,7 @@ class Pipeline:
 def unpack_stratum(source: bytes) -> tuple[str, list[Pipeline]]:
     """Program name and pipelines of a `BfPipelineConfig`."""
     config = pb.BfPipelineConfig.FromString(source)
+    config.DiscardUnknownFields()
     if config.SerializeToString(deterministic=True) != source:
         raise ValueError("there is more in it than its fields")
     return config.p4_name, [
@@ -70,6 +71,7 @@ def unpack_stratum(source: bytes) -> tuple[str, list[Pipeline]]:
 def unpack_p4rt(source: bytes) -> tuple[str, list[Pipeline]]:
     """The same of what bf_switchd's server takes: five chunks and nothing behind them."""
     config = pb.P4DeviceConfig.FromString(source)
+    config.DiscardUnknownFields()
     if config.SerializeToString(deterministic=True) != source or not config.reassign:
         raise ValueError("it has `reassign` and `device_data`")
     data, chunks = config.device_data, []
