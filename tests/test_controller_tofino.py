@@ -56,7 +56,7 @@ SIXTEEN = replace(LAYOUT, lanes=LANES, program=4)
 PLACEMENT = two_cells(np.arange(100, dtype=np.uint64), SIXTEEN)
 WORKERS = [address for address in HOSTS if address != SERVER]
 ELECTION_ID = 10
-"""Finsy's: who takes a higher one keeps it from being primary again."""
+"""Finsy's: with a lower one, nobody would be primary."""
 
 OWN_MAC = 0x0200000000FE
 
