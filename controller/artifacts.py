@@ -22,6 +22,7 @@ STEP_LANES = 8
 STEP_DEFINES = ("STEP_ALIGN",)
 """The program with the alignment of Tofino (p4src/include/step_align.p4), to be tested."""
 
+_P4INFO = ".p4info.txtpb"
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
@@ -83,6 +84,21 @@ class Artifact:
                 f"{self.name}: compiled from sources {self.sources_sha256[:12]}, but "
                 f"{SOURCE_DIR} holds {current[:12]}; run `make p4`"
             )
+
+
+def program_layout(name: str, folder: Path = BUILD_DIR) -> Layout:
+    """What the record of a compiled program, for whichever target, says of its sizes.
+
+    `BadInput` names the records that there are, if there is none of that name.
+    """
+    known = sorted(path.name.removesuffix(_P4INFO) for path in folder.glob(f"*{_P4INFO}"))
+    if name not in known:
+        raise BadInput(f"program {name!r}: {folder} has {', '.join(known)}")
+    record = folder / f"{name}.build.json"  # of a v1model program, whose .json is its code
+    if not record.is_file():
+        record = folder / f"{name}.json"  # of one for Tofino
+    fields = read_json_object(record, "record of a compiled program")
+    return Layout.from_fields(fields.get("layout"))
 
 
 def program_with(lanes: int) -> str:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from controller import identification
-from controller.artifacts import Artifact
+from controller.artifacts import program_layout
 from controller.byte_model import hot_set_size
 from controller.drift import Policy
 from controller.drift_trace import Followed, follow
@@ -25,7 +25,7 @@ from controller.key_counts import KeyCounts
 from controller.outputs import check_file, check_folder
 from controller.update_plot import draw_updates
 from host_stack.errors import BadInput
-from host_stack.layout import MAX_ROUND
+from host_stack.layout import MAX_ROUND, Layout
 from host_stack.placement import Keys
 from workloads.datasets import KNOWN
 from workloads.models import default_model
@@ -58,6 +58,9 @@ def identify(
     ] = "auto",
     seeds: Annotated[int, typer.Option(help="Samples to draw and compare.")] = 3,
     seed: Annotated[int, typer.Option(help="Seed of data and of the first sample.")] = 1,
+    program: Annotated[
+        str, typer.Option(help="What the switch runs: for --hot auto, its lanes and rows.")
+    ] = "libra",
     counters: Annotated[
         int | None,
         typer.Option(help=f"Of Space-Saving; default: {COUNTERS_PER_HOT_KEY} for each hot key."),
@@ -97,9 +100,10 @@ def identify(
     if not 1 <= seeds <= MAX_SEEDS:
         raise BadInput(f"--seeds {seeds}: allowed are 1 to {MAX_SEEDS}")
     size = None if hot == "auto" else _size(hot)
+    layout = program_layout(program)
     model = model or default_model(dataset)
     workload = Workload.open(dataset, model, seed=seed, workers=workers, batch_size=batch)
-    found = _find(workload, sample, seeds, seed, size, counters)
+    found = _find(workload, sample, seeds, seed, size, layout, counters)
     followed = None
     if trace is not None:
         followed = _follow_trace(workload, trace, found.hot, window)
@@ -169,6 +173,7 @@ def _find(
     seeds: int,
     seed: int,
     size: int | None,
+    layout: Layout,
     counters: int | None,
 ) -> _Found:
     with progress("counting keys", seeds + 3) as advance:
@@ -178,7 +183,7 @@ def _find(
             advance(1)
         if size is None:
             heat = samples[0].counts.heat(workload.schedule.batch_size)
-            size = hot_set_size(heat, workload.schedule.workers, Artifact.load().layout)
+            size = hot_set_size(heat, workload.schedule.workers, layout)
         hot = samples[0].counts.top(size)
         oracle = identification.exact(workload)
         advance(1)

@@ -11,7 +11,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from controller.artifacts import Artifact
+from controller.artifacts import program_layout
 from controller.byte_model import hot_set_size
 from controller.cli_share import share
 from controller.key_counts import KeyCounts
@@ -38,13 +38,14 @@ MAX_BATCH = 2**31 - 1
 
 ON_DATA = frozenset(("model", "batch", "sample"))
 GOES_WITH = {
-    "job": frozenset(("json_path",)),
+    "job": frozenset(("program", "json_path")),
     "compare": ON_DATA
-    | {"dataset", "hot", "workers", "lanes", "rounds", "seed", "out", "json_path"},
+    | {"dataset", "hot", "workers", "program", "lanes", "rounds", "seed", "out", "json_path"},
     "hot_file": frozenset(
-        ("trace", "method", "hot", "workers", "rows", "seed", "out", "json_path")
+        ("trace", "method", "hot", "workers", "program", "rows", "seed", "out", "json_path")
     ),
-    "dataset": ON_DATA | {"method", "hot", "workers", "rows", "seed", "out", "json_path"},
+    "dataset": ON_DATA
+    | {"method", "hot", "workers", "program", "rows", "seed", "out", "json_path"},
 }
 """The options that go with each of those that say what to do, the first of which decides."""
 
@@ -77,6 +78,9 @@ def place_keys(
     sample: Annotated[
         float, typer.Option(help="Share of the training data that the hot set comes from.")
     ] = 1.0,
+    program: Annotated[
+        str, typer.Option(help="What the switch runs, as its inventory names it: lanes and rows.")
+    ] = "libra",
     lanes: Annotated[
         int | None, typer.Option(help="For --compare: other lanes than the compiled program has.")
     ] = None,
@@ -105,7 +109,7 @@ def place_keys(
     sizes.png into the folder OUT (out/place unless given). With --job, once for each of several
     jobs, tells which rows of one switch each may have.
     """
-    layout = Artifact.load().layout
+    layout = program_layout(program)
     check_file("--json", json_path)
     _check_together(context)
     if job:

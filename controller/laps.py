@@ -15,8 +15,12 @@ import finsy as fy
 from controller.tables import Entity, Membership
 from controller.targets.ports import pipe_of, recirculation_port
 
-DRAIN_GROUPS = 0xF000
-"""A job's DRAINs are copied by the multicast group of this number and the job's slot."""
+DRAIN_GROUPS = 0x7000
+"""A job's DRAINs are copied by the multicast group of this number and the job's slot.
+
+It is above the numbers of jobs' groups, and below 0x8000, where the P4Runtime server of bf_switchd
+has the groups of its clone sessions.
+"""
 
 COPY = 1
 """The replication id that tells the egress that a DRAIN is a copy; the original has 0."""

@@ -54,7 +54,8 @@ async def connected(
     With `fresh` the pipeline is loaded anew, which empties the switch; without, only if the switch
     runs another one.
 
-    Raises `ProvisionFailed` if the switch does not become ready in time or refuses the pipeline.
+    Raises `ProvisionFailed` if the switch does not become ready in time, has another controller as
+    its primary, or refuses the pipeline.
     """
     with tempfile.TemporaryDirectory() as folder:
         p4info = Path(folder) / "program.p4info.txtpb"
@@ -73,6 +74,11 @@ async def connected(
                 async with asyncio.timeout(READY_TIMEOUT_S) as limit:
                     async with fy.Switch("s1", address, options) as switch:
                         limit.reschedule(None)
+                        if not switch.is_primary:
+                            raise ProvisionFailed(
+                                f"the switch at {address} has another controller (election id "
+                                f"{switch.primary_id}): a switch has one, stop the other"
+                            )
                         yield switch
             except TimeoutError as error:
                 raise ProvisionFailed(

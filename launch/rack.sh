@@ -4,8 +4,9 @@
 #   SERVER=10.0.0.1 HOSTS="10.0.0.2 10.0.0.3" KEYS=77896 LIBRA=/opt/libra SHARED=/shared/job \
 #       PROGRAM=/shared/train.py launch/rack.sh
 #
-# ssh must need no password; LIBRA and SHARED are the same folders on every host. SWITCH is the
-# address of the switch and CONTROLLER that of its controller, where there are any. With DRY=1 commands are printed and not run.
+# ssh must need no password; LIBRA and SHARED are the same folders on every host. With CONTROLLER,
+# the address of the switch's controller, the job is the one with the number JOB there (1 unless
+# given), of the same server, workers and keys. With DRY=1 commands are printed and not run.
 set -euo pipefail
 
 read -r -a hosts <<<"${HOSTS:?addresses of the workers, by rank}"
@@ -29,8 +30,14 @@ role=$LIBRA/launch/role.sh
 
 if [ -z "${DRY-}" ]; then
     trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
-    (cd "$LIBRA" && .venv/bin/python -m workloads.make_job "$SHARED/job.json" --keys "$KEYS" \
-        --server "$SERVER" --workers "${hosts[@]}" ${SWITCH:+--switch "$SWITCH"})
+    cd "$LIBRA"
+    if [ -n "${CONTROLLER-}" ]; then
+        .venv/bin/libra job describe -j "${JOB:-1}" --job-file "$SHARED/job.json" \
+            --controller "$CONTROLLER"
+    else
+        .venv/bin/python -m workloads.make_job "$SHARED/job.json" --keys "$KEYS" \
+            --server "$SERVER" --workers "${hosts[@]}"
+    fi
 fi
 on "$SERVER" "${common[@]}" "$role" scheduler
 on "$SERVER" "${common[@]}" "$role" server

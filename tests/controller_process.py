@@ -31,7 +31,7 @@ WAIT_S = 240.0
 
 def host_mac(port: int) -> str:
     """Of the host at a port."""
-    return f"02:00:00:00:01:{port:02x}"
+    return f"02:00:00:00:{1 + (port >> 8):02x}:{port & 0xFF:02x}"
 
 
 def star(address: str, hosts: dict[str, int], **switch: Any) -> Inventory:

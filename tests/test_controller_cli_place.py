@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from controller.artifacts import Artifact
+from controller.artifacts import Artifact, program_layout
 from controller.cli import app
 from controller.key_counts import KeyCounts
 from controller.placing.blocks import blocks_of
@@ -34,6 +34,25 @@ def refused(*arguments: str) -> str:
     done = RUNNER.invoke(app, ["place", *arguments])
     assert done.exit_code != 0
     return str(done.exception)
+
+
+@pytest.mark.parametrize(("program", "lanes"), [("libra", 32), ("libra16", 16), ("tofino", 16)])
+def test_lanes_are_those_of_the_switchs_program(program: str, lanes: int, tmp_path: Path) -> None:
+    """Its description says how many there are, whatever target it was compiled for."""
+    out = tmp_path / "placement.npz"
+    libra("--dataset", DATASET, "--hot", "300", "--program", program, "--out", str(out))
+    placement = Placement.load(out)
+    assert placement.layout == program_layout(program)
+    assert placement.layout.lanes == lanes
+    libra("--job", str(out), "--program", program)
+    if lanes != 32:
+        assert "lanes is 32 here" in refused("--job", str(out))
+
+
+def test_an_unknown_program() -> None:
+    """The error lists those that there are."""
+    why = refused("--dataset", DATASET, "--program", "../libra")
+    assert "libra, libra16, libra64, libra_steps, tofino" in why
 
 
 def test_all_methods_are_compared(tmp_path: Path) -> None:

@@ -46,13 +46,13 @@ def test_entries(schema: fy.P4Schema, worker: int, recirculation: int) -> None:
     assert Laps.has_program(schema)
     group, entry = (each.encode(schema) for each in Laps(membership(worker)).entries())
     multicast = group.packet_replication_engine_entry.multicast_group_entry
-    assert multicast.multicast_group_id == 0xF002
+    assert multicast.multicast_group_id == 0x7002
     assert [(r.egress_port, r.instance) for r in multicast.replicas] == [(recirculation, 1)]
     table = entry.table_entry
     assert table.match[0].exact.value == b"\x02"
     port, number = (param.value for param in table.action.action.params)
     assert int.from_bytes(port, "big") == recirculation
-    assert int.from_bytes(number, "big") == 0xF002
+    assert int.from_bytes(number, "big") == 0x7002
 
 
 def test_a_drain_visits_every_pipe_that_has_workers(schema: fy.P4Schema) -> None:

@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.artifacts import Artifact
@@ -88,6 +88,7 @@ def test_bf_switchd_takes_chunks(program: TofinoProgram) -> None:
     assert P4RT.device_config(program) == b"\x08\x01" + field(3, data)
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(st.binary(max_size=300), min_size=3, max_size=3))
 def test_chunks_can_be_taken_apart_again(contents: list[bytes]) -> None:
     """Whatever the files hold, lengths lead from one to the next, to the end."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,13 @@ import pytest
 
 from controller import tofinobuild
 from controller.artifacts import BUILD_DIR, sha256, sources_sha256
-from controller.p4build import CompilerFailed, CompilerMissing
+from controller.p4build import CompilerFailed, CompilerMissing, layout_of
 from controller.targets.tofino_output import TofinoProgram
 from controller.tofino_report import ChipUse, read_chip_use
 from host_stack.errors import BadInput
 from tests.tofino_output import write_output
+
+DOCS = Path(__file__).parent.parent / "docs"
 
 
 def stage(number: int, *threads: str) -> dict[str, Any]:
@@ -173,6 +177,42 @@ def test_a_driver_that_writes_no_conf_file(tmp_path: Path, monkeypatch: pytest.M
     told = (tmp_path / "told").read_text()
     assert f"--name libra_tna --bfrt-name {out}/bf-rt.json --outputdir {out}" in told
     assert told.endswith("--pipe pipe --max-pipe 4\n")
+
+
+FIGURES = {
+    "stages_ingress": 12,
+    "stages_egress": 12,
+    "stateful_alus": 12 * 4,
+    "sram_blocks": 12 * 80,
+    "tcam_blocks": 12 * 24,
+    "phv_bits": 64 * 32 + 96 * 16 + 64 * 8,
+}
+"""What the record says of the program, and what a pipe of Tofino 1 has of it."""
+
+
+def test_the_record_has_every_figure() -> None:
+    """Compiler, sources, lanes, and what the program takes of a pipe, within what there is."""
+    record = json.loads((BUILD_DIR / "tofino.json").read_text())
+    assert re.fullmatch(r"\d+\.\d+\.\d+ \([0-9a-f]+\)", record["compiler"])
+    assert re.fullmatch(r"[0-9a-f]{64}", record["sources_sha256"])
+    assert record["lanes"] >= 16 and record["defines"] == []
+    for name, available in FIGURES.items():
+        assert type(record[name]) is int and 0 < record[name] <= available, name
+
+
+def test_the_page_has_the_figures_of_the_record() -> None:
+    """The row of the committed program, the size of its header vector, and the description."""
+    record = json.loads((BUILD_DIR / "tofino.json").read_text())
+    page = (DOCS / "tofino.md").read_text()
+    (row,) = [line for line in page.splitlines() if "(committed)" in line]
+    found = [int(each.replace(",", "")) for each in re.findall(r"\d[\d,]*", row.split("|", 2)[2])]
+    assert found == [record[name] for name in FIGURES]
+    assert record["compiler"].split()[0] in page
+    (layout,) = re.findall(
+        r"^\{\"layout\": .*$", (DOCS / "deploy-tofino.md").read_text(), re.MULTILINE
+    )
+    assert json.loads(layout) == {"layout": record["layout"]}
+    assert record["layout"] == asdict(layout_of(record["lanes"]))
 
 
 def test_the_committed_figures_are_of_the_committed_program() -> None:

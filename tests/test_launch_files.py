@@ -52,6 +52,33 @@ def test_rack_starts_each_role_on_its_host() -> None:
     assert "RANK=1" in lines[3]
 
 
+def test_rack_takes_the_job_of_the_controller(tmp_path: Path) -> None:
+    """Layout, epochs and format of drains are those that the controller tells, not made up."""
+    told = tmp_path / "told"
+    for name in (".venv/bin/libra", "bin/ssh"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "$(basename "$0") $*" >> "{told}"\n')
+        (tmp_path / name).chmod(0o755)
+    done = run(
+        str(LAUNCH / "rack.sh"),
+        PATH=f"{tmp_path}/bin:{os.environ['PATH']}",
+        SERVER="10.0.0.1",
+        HOSTS="10.0.0.2",
+        KEYS="9",
+        LIBRA=str(tmp_path),
+        SHARED="/shared",
+        PROGRAM="/shared/train.py",
+        CONTROLLER="10.0.0.1:9560",
+        JOB="7",
+    )
+    assert done.returncode == 0, done.stderr
+    first, *others = told.read_text().splitlines()
+    address = "--controller 10.0.0.1:9560"
+    assert first == f"libra job describe -j 7 --job-file /shared/job.json {address}"
+    assert len(others) == 3
+    assert all("CONTROLLER=10.0.0.1:9560" in line for line in others)
+
+
 @pytest.mark.parametrize(("role", "words"), [("boss", "boss is not"), ("worker", "WORKERS")])
 def test_a_role_says_what_it_lacks(tmp_path: Path, role: str, words: str) -> None:
     """Before anything is started."""

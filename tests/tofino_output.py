@@ -3,10 +3,44 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+from finsy.proto import p4i
+from google.protobuf import text_format
+
+from controller.artifacts import BUILD_DIR
+
 P4INFO = 'pkg_info { arch: "tna" }\n'
+
+
+def read_p4info() -> p4i.P4Info:
+    """The committed description of libra_tna.p4."""
+    return text_format.Parse((BUILD_DIR / "tofino.p4info.txtpb").read_text(), p4i.P4Info())
+
+
+def write_compiled(folder: Path) -> Path:
+    """Write record and output of the committed program into a folder; the binary stands in.
+
+    bf-rt.json names the objects of the P4Info, as that of the compiler does.
+    """
+    out = write_output(folder / "tofino")
+    shutil.copy(BUILD_DIR / "tofino.json", folder)
+    shutil.copy(BUILD_DIR / "tofino.p4info.txtpb", out / "p4info.txtpb")
+    names = object_names(read_p4info())
+    tables = [{"name": f"pipe.{name}", "id": number} for number, name in names.items()]
+    (out / "bf-rt.json").write_text(json.dumps({"schema_version": "1.0.0", "tables": tables}))
+    return folder
+
+
+def object_names(p4info: p4i.P4Info) -> dict[int, str]:
+    """Ids and names of what a server has to find in bf-rt.json: tables, counters, registers."""
+    return {
+        item.preamble.id: item.preamble.name
+        for objects in (p4info.tables, p4info.counters, p4info.registers)
+        for item in objects
+    }
 
 
 def write_output(folder: Path, **changes: Any) -> Path:

@@ -73,7 +73,8 @@ class Controller:
         """Take up the jobs of a store; `attempts` and `turn` as `SwitchKeeper` has them.
 
         Raises `BadInput` if the inventory lacks what a job of the store needs, `LayoutMismatch` if
-        switches of one rack run programs that differ in their layout.
+        switches of one rack run programs that differ in their layout, or if one has other lanes or
+        rows than those that a job was placed on.
         """
         self.inventory = inventory
         self.store = store
@@ -104,7 +105,10 @@ class Controller:
         }
         for record, taken in store.jobs():
             self._check_members(record)
-            self._add(record, taken)
+            placement = self._add(record, taken).placement
+            # Another version of the program has the same cells, if it has as many.
+            layout = replace(self.layout_of(record.switch), program=placement.layout.program)
+            check_fits(placement, record, layout)
 
     def layout_of(self, switch: str) -> Layout:
         """Of the program that a switch runs."""

@@ -346,7 +346,7 @@ def _is_same(incarnation: Incarnation, seen: Incarnation) -> bool:
 
 def check_fits(placement: Placement, record: JobRecord, layout: Layout) -> None:
     """Raise `BadInput` unless a placement fits the rows and the keys of a job."""
-    layout.require(placement.layout, "the placement")
+    layout.require(placement.layout, f"the placement of job {record.job}")
     last = int(placement.keys.max(initial=0))
     if last >= record.num_keys:
         raise BadInput(

@@ -27,9 +27,10 @@ _TABLES = (
     "LibraIngress.sources.sources",
     "LibraIngress.membership.members",
     "LibraIngress.laps",
+    "LibraIngress.pipes",
     JOBS_TABLE,
 )
-_ALIGN = re.compile(r"LibraIngress\.align\d+\.\w+")
+_ALIGN = re.compile(r"LibraIngress\.align\d+\.exponents")
 
 
 @dataclass

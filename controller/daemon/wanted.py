@@ -11,6 +11,7 @@ from controller.inventory import Inventory
 from controller.provision import group_entities, job_entities, network_entities
 from controller.tables import Attachment, Forward, Group, Local, Membership
 from controller.targets import Program, find_target
+from host_stack.errors import BadInput
 
 
 class SwitchWanted:
@@ -93,7 +94,15 @@ class SwitchWanted:
             before=self._before(record),
         )
         membership.check(self._program.layout)
-        find_target(self._spec.target).check_job(seat.slot, len(record.workers))
+        target = find_target(self._spec.target)
+        target.check_job(seat.slot, len(record.workers))
+        if not target.capabilities.chains and (membership.elsewhere or membership.before):
+            raise BadInput(
+                f"job {record.job} is summed on {', '.join(each.switch for each in record.seats)}: "
+                f"{target.name} at {own} cannot add up with other switches; delete the job, by the "
+                "inventory that it was made with, and create it again: it is then summed at the "
+                "switch of its server"
+            )
         return membership
 
     def _summing(self, record: JobRecord, worker: str) -> str:

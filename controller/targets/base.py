@@ -34,7 +34,7 @@ class Capabilities:
 
     Attributes:
         formats: in which a drain can answer; digits everywhere, float32 where the switch rounds.
-        reads_registers: whether P4Runtime reaches the registers.
+        reads_registers: whether P4Runtime reaches the registers of its programs.
         reads_replication: whether it can read back multicast groups and clone sessions.
         chains: whether a drain can pass on to another switch what is here, to be added to.
         emulated: whether `libra run` can start one.

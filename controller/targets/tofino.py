@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import replace
 
 from controller.targets import device_config_pb2 as pb
 from controller.targets.base import Capabilities, Program, Target
@@ -27,14 +26,14 @@ WORKERS = 64
 
 CAPABILITIES = Capabilities(
     formats=frozenset({DrainFormat.DIGITS}),
-    reads_registers=True,
+    reads_registers=False,  # bf_switchd's server has none, Stratum's none of pairs
     reads_replication=False,
     chains=False,
     emulated=False,
     slots=SLOTS,
     workers=WORKERS,
 )
-"""What the chip can do behind any server; a server may offer less."""
+"""What the chip can do behind either server."""
 
 
 class Tofino(Target):
@@ -93,7 +92,7 @@ class P4rt(Tofino):
 
     name = "tofino-p4rt"
     description = "Tofino with bf_switchd's P4Runtime server"
-    capabilities = replace(CAPABILITIES, reads_registers=False)
+    capabilities = CAPABILITIES
 
     def pack(self, program: TofinoProgram) -> bytes:
         """A serialised `P4DeviceConfig`: chunks, each behind its length (little-endian u32)."""
