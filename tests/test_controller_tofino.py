@@ -20,6 +20,7 @@ from finsy.proto import p4r
 
 from controller.errors import NotNow
 from controller.jobapi.operator import Operator, spec_of
+from host_stack.errors import BadInput
 from host_stack.fixedpoint import split_digits, to_fixed
 from host_stack.job import Job
 from host_stack.layout import SERVER_RANK
@@ -219,7 +220,7 @@ def aligned(bits: np.ndarray, shifts: dict[int, int]) -> tuple[np.ndarray, np.nd
     return magnitude >> 24, magnitude & 0xFFFFFF, by == 64
 
 
-def test_what_a_job_needs(kind: str, server: P4RuntimeServer, tmp_path: Path, socket: Path) -> None:
+def test_what_a_job_needs(server: P4RuntimeServer, tmp_path: Path, socket: Path) -> None:
     """Members, laps through three pipes, look-up tables and groups; two jobs side by side."""
     one, other = job(1), job(2, WORKERS[:2])
     with tofino_controller(tmp_path, socket) as process:
@@ -237,8 +238,10 @@ def test_what_a_job_needs(kind: str, server: P4RuntimeServer, tmp_path: Path, so
         told = json.loads(described.job_file)
         assert told["layout"] == {"lanes": 16, "rows": 8192, "window": 256, "program": 4}
         assert told["drain_digits"] is True
-        with pytest.raises(NotNow, match=f"{kind} does not let P4Runtime read"):
-            operator.dump(1, 0, 1, windows=False)
+        with pytest.raises(NotNow, match="no server of job 1 is connected, and drains"):
+            operator.dump(1, 0, 1)
+        with pytest.raises(BadInput, match="P4Runtime reads no registers of this target"):
+            operator.dump(1, 0, 1, windows=True)
 
 
 def test_what_changes_is_written(server: P4RuntimeServer, tmp_path: Path, socket: Path) -> None:
