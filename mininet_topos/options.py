@@ -18,7 +18,7 @@ from host_stack.layout import MAX_ROUND, MAX_WORKERS
 from host_stack.progress import BSP, Consistency
 from host_stack.shards import MAX_SERVERS
 from mininet_topos.faults import Action, FaultPlan
-from mininet_topos.job_processes import is_server
+from mininet_topos.job_processes import is_server, server_name, worker_name
 from mininet_topos.leaf_spine import LEAVES_MAX, SPINES_MAX, LeafSpineTopology
 from mininet_topos.shaping import LinkShape
 from mininet_topos.star import StarTopology
@@ -163,14 +163,16 @@ class RunOptions:
 
     @property
     def links_mbps(self) -> dict[str, float]:
-        """`server`, `worker1`, … → rate of its link."""
-        names = ["server", *(f"worker{number}" for number in range(1, self.workers + 1))]
+        """`server`, `server2`, …, `worker1`, … → rate of its link."""
+        servers = [server_name(rank) for rank in range(self.servers)]
+        names = [*servers, *(worker_name(rank) for rank in range(self.workers))]
         return {name: self.link_rates.get(name, self.link_mbps) for name in names}
 
     @property
     def _rates_of_hosts(self) -> dict[str, float]:
         """The same by the names of hosts: a host is called by its role and rank."""
-        hosts = ["ps0", *(f"w{rank}" for rank in range(self.workers))]
+        hosts = [f"ps{rank}" for rank in range(self.servers)]
+        hosts += [f"w{rank}" for rank in range(self.workers)]
         return dict(zip(hosts, self.links_mbps.values(), strict=True))
 
     def _check_topology(self) -> None:

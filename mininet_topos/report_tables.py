@@ -144,7 +144,7 @@ def _prediction_rows(record: RunRecord, modes: Sequence[ModeRecord]) -> list[str
     """The time from commit to commit, measured and as the planner predicts it."""
     if not record.setup.link_mbps or unpredictable(record) is not None:
         return []
-    if record.setup.servers > 1 or not all(mode.server_link for mode in modes):
+    if not all(mode.server_link for mode in modes):
         return []
     predicted = [predict_mode(record, mode)[1] for mode in modes]
     return [

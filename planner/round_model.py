@@ -252,6 +252,11 @@ def unpredictable(record: RunRecord) -> str | None:
             f"workers of this run were kept in step by {setup.consistency}: only rounds that end "
             "with a barrier (bsp) can be predicted"
         )
+    if setup.servers > 1:
+        return (
+            f"the keys of this run were sharded over {setup.servers} servers: only rounds with one "
+            "can be predicted"
+        )
     if setup.framework != _FRAMEWORK:
         return (
             f"workers of this run computed with {setup.framework}: what they reduce among "

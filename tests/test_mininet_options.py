@@ -95,6 +95,8 @@ def test_links_may_have_rates_of_their_own() -> None:
     options = RunOptions(workers=3, link_mbps=20.0, link_rates=dict([parse_link_rate("worker2=5")]))
     assert options.links_mbps == {"server": 20, "worker1": 20, "worker2": 5, "worker3": 20}
     assert options.network.rates_mbps == {"ps0": 20, "w0": 20, "w1": 5, "w2": 20}
+    sharded = RunOptions(workers=1, servers=2, link_mbps=20.0, link_rates={"server2": 5.0})
+    assert sharded.network.rates_mbps == {"ps0": 20, "ps1": 5, "w0": 20}
 
 
 @pytest.mark.parametrize(

@@ -315,6 +315,7 @@ def test_runs_that_cannot_be_predicted_are_refused(tmp_path: Path):
     """No barrier, no rate, no bytes, no run."""
     for change, message in (
         ({"consistency": "async"}, "kept in step by async"),
+        ({"servers": 2}, "sharded over 2 servers"),
         ({"framework": "torch"}, "computed with torch: what they reduce"),
         ({"link_mbps": None}, "does not say the rate"),
         ({"links_mbps": {"worker1": 5.0, "worker2": 5.0}}, "does not say the rate"),
