@@ -107,8 +107,8 @@ def create(
     hot: list[Placement | None] = [None] * len(specs)
     if placement is not None:
         hot[:] = split_placement(Placement.load(placement), [each.num_keys for each in specs])
-    infos = create_all(operator, specs, hot)
-    show_jobs([waited(operator, info, wait) for info in infos], as_json=as_json)
+    infos = create_all(operator, specs, hot, lambda info: waited(operator, info, wait))
+    show_jobs(infos, as_json=as_json)
 
 
 @app.command("list")

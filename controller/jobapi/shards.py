@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -67,17 +67,25 @@ def split_placement(placement: Placement, sizes: Sequence[int]) -> list[Placemen
 
 
 def create_all(
-    operator: Operator, specs: Sequence[Any], placements: Sequence[Placement | None]
+    operator: Operator,
+    specs: Sequence[Any],
+    placements: Sequence[Placement | None],
+    waited: Callable[[Any], Any],
 ) -> list[Any]:
-    """Create all shards of a job, or none: what one is refused for takes the others away again."""
+    """Create all shards of a job, or none: what one is refused for takes the others away again.
+
+    `waited` is called with the `JobInfo` of each before the next one is asked for, and returns it
+    as it is then.
+    """
     created: list[Any] = []
-    try:
-        for spec, placement in zip(specs, placements, strict=True):
-            created.append(operator.create(spec, placement))
-    except LibraError:
-        for info in created:
-            operator.delete(info.spec.job)
-        raise
+    for spec, placement in zip(specs, placements, strict=True):
+        try:
+            info = operator.create(spec, placement)
+        except LibraError:
+            for earlier in created:
+                operator.delete(earlier.spec.job)
+            raise
+        created.append(waited(info))
     return created
 
 
