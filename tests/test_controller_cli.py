@@ -140,6 +140,7 @@ def summary(**hashes: str) -> dict[str, object]:
         "modes": {
             mode: {
                 "round_s_median": 0.125,
+                "busiest_server": "server",
                 "bytes": {"server": {"from_switch": 2_000_000, "to_switch": 1_000_000}},
                 "quality": {"metrics": {"auc": [0.5, 0.75]}},
                 "model_sha256": sha,
