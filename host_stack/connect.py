@@ -92,9 +92,11 @@ class Connection:
         """
         parts = zip(self._jobs, self._transports, self.worker.shards, strict=True)
         hot = [(job, transport) for job, transport, worker in parts if len(worker.hot_keys)]
+        if not hot:
+            return None
         if len(self._jobs) == 1:
-            return all(probe(job, self._rank, transport) for job, transport in hot) if hot else None
-        return all(self._probe_apart(job) for job, _ in hot) if hot else None
+            return all(probe(job, self._rank, transport) for job, transport in hot)
+        return all(self._probe_apart(job) for job, _ in hot)
 
     def _probe_apart(self, job: Job) -> bool:
         """Probe through a socket of its own: that of the shard hears its server alone."""

@@ -72,7 +72,7 @@ class Injector:
         self._clock = clock
         self._began = clock()
         self._due: list[tuple[float, Injected]] = []
-        self._down: Counter[tuple[bool, str]] = Counter()
+        self._taken: Counter[tuple[bool, str]] = Counter()
         self.injected: list[Injected] = []
 
     @property
@@ -107,13 +107,7 @@ class Injector:
         due = [each for each in self._due if each[0] <= now]
         self._due = [each for each in self._due if each[0] > now]
         for _, injected in due:
-            fault = injected.fault
-            self._down[_what(fault)] -= 1
-            if not self._down[_what(fault)]:
-                if fault.action is Action.CUT:
-                    self._emulated.set_link(fault.target, up=True)
-                else:
-                    self._emulated.restart(fault.target)
+            self._give_back(injected.fault)
             injected.ended_s = self.now_s
 
     def _fire(self, round_: int, phase: str | None) -> None:
@@ -122,14 +116,29 @@ class Injector:
             self._waiting.remove(fault)
             injected = Injected(fault, self.now_s)
             self.injected.append(injected)
-            self._down[_what(fault)] += 1
-            if self._down[_what(fault)] == 1:
-                if fault.action is Action.CUT:
-                    self._emulated.set_link(fault.target, up=False)
-                else:
-                    self._emulated.kill(fault.target)
+            self._take_away(fault)
             if fault.action is not Action.DEAD:
                 self._due.append((self._clock() + fault.seconds, injected))
+
+    def _take_away(self, fault: Fault) -> None:
+        """Kill or cut, unless another fault has."""
+        self._taken[_what(fault)] += 1
+        if self._taken[_what(fault)] > 1:
+            return
+        if fault.action is Action.CUT:
+            self._emulated.set_link(fault.target, up=False)
+        else:
+            self._emulated.kill(fault.target)
+
+    def _give_back(self, fault: Fault) -> None:
+        """Start again or mend, unless another fault still holds it."""
+        self._taken[_what(fault)] -= 1
+        if self._taken[_what(fault)]:
+            return
+        if fault.action is Action.CUT:
+            self._emulated.set_link(fault.target, up=True)
+        else:
+            self._emulated.restart(fault.target)
 
 
 def _what(fault: Fault) -> tuple[bool, str]:

@@ -55,8 +55,6 @@ class RoundBytes:
         """
         rounds = len(mode.round_s)
         links = dict(mode.traffic_bytes)
-        if "server2" in links:
-            raise PlanError("this run has several servers: the model of a round knows one")
         server = links.pop("server", None)
         if server is None or not links:
             raise PlanError("this run has no bytes of the links of server and workers")

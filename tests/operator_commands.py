@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from controller import cli
 from controller.artifacts import Artifact
 from host_stack.codec import Codec, fill_header
 from host_stack.job import Job
@@ -21,6 +24,17 @@ from tests.memory_network import frame
 Libra = Callable[..., tuple[int, str, str]]
 WORKERS = 2
 JOB = ("--job", "1", "--num-keys", "4000", "--server", SERVER, "-F", "33", "--group", GROUP)
+
+
+def run_libra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    """Run `libra …` in this process; its exit code, and what it wrote to both streams."""
+    monkeypatch.setattr(sys, "argv", ["libra", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
 
 
 def placement_file(folder: Path, hot: int) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller import cli
 from tests.controller_process import (
     ControllerProcess,
     controller_process,
@@ -17,7 +15,7 @@ from tests.controller_process import (
     socket_path,
     write_star,
 )
-from tests.operator_commands import WORKERS, Libra
+from tests.operator_commands import WORKERS, Libra, run_libra
 
 
 @pytest.fixture
@@ -25,11 +23,7 @@ def libra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     """Runs `libra …` in this process."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["libra", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
+        return run_libra(monkeypatch, capsys, *arguments)
 
     return run
 

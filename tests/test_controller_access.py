@@ -25,6 +25,7 @@ from host_stack.placement import Placement, heat_based
 from softswitch.p4runtime.tls import TlsFiles
 from tests.certificates import Authority, needs_openssl
 from tests.controller_server import ServedController, served_controller
+from tests.operator_commands import run_libra
 from tests.test_controller_control_api import HOSTS, spec
 
 pytestmark = needs_openssl
@@ -190,11 +191,7 @@ def test_the_command_line_over_tls(
 
     def libra(*arguments: str) -> tuple[int, str, str]:
         options = ("--controller", served.address, "--tls", str(files))
-        monkeypatch.setattr(sys, "argv", ["libra", *arguments, *options])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
+        return run_libra(monkeypatch, capsys, *arguments, *options)
 
     code, out, _ = libra("switches", "--json")
     assert (code, json.loads(out)["switches"][0]["name"]) == (0, "s1")

@@ -15,6 +15,7 @@ from controller.artifacts import Artifact, sources_sha256
 from host_stack.errors import LayoutMismatch
 from mininet_topos import runner
 from tests.host_support import LAYOUT
+from tests.operator_commands import run_libra
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = ("--dataset", "synthetic:examples=400,features=60,nnz=4", "--batch", "16")
@@ -37,11 +38,7 @@ def libra(
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["libra", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
+        return run_libra(monkeypatch, capsys, *arguments)
 
     return run
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from controller import cli
 from controller.key_counts import KeyCounts
+from tests.operator_commands import run_libra
 from workloads.trace import KeyTrace
 
 Run = Callable[..., tuple[int, str, str]]
@@ -25,11 +24,7 @@ def libra(
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["libra", "identify", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
+        return run_libra(monkeypatch, capsys, "identify", *arguments)
 
     return run
 
