@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from softswitch.compiler import build
 from softswitch.dataplane import DataPlane
 from softswitch.errors import UnsupportedConstruct
 from tests.softswitch_json import ProgramBuilder, call, const, field
@@ -99,3 +102,36 @@ def test_an_unknown_algorithm_is_refused_by_name(tmp_path: Path) -> None:
     """As bmv2 does it, which has no algorithm of this name either."""
     with pytest.raises(UnsupportedConstruct, match="hash algorithm 'random'"):
         hashing(["random"], tmp_path)
+
+
+RUNTIME = """
+#include "hashes.h"
+uint64_t sum_of(const uint8_t *d, uint32_t n, uint32_t odd)
+{
+    return ss_csum_fold(ss_csum_turn(ss_csum_add_bytes(0, d, n), odd));
+}
+uint32_t any_of(const uint8_t *d, uint32_t n) { return ss_any(d, n); }
+"""
+
+
+def test_sums_of_bytes(tmp_path: Path) -> None:
+    """Internet checksums of runs of any length, at even and at odd places of the whole."""
+    library = ctypes.CDLL(str(build(RUNTIME, tmp_path / "cache")))
+    rng = random.Random(4)
+    for length in [*range(150), 1500, 9000, 10240]:
+        for data in (rng.randbytes(length), bytes(length), b"\xff" * length):
+            for odd in (0, 1):
+                padded = bytes(odd) + data + bytes((odd + length) % 2)
+                total = sum(struct.unpack(f">{len(padded) // 2}H", padded))
+                folded = (total - 1) % 0xFFFF + 1 if total else 0
+                assert library.sum_of(data, length, odd) == 0xFFFF - folded, (length, odd)
+
+
+def test_any_byte(tmp_path: Path) -> None:
+    """One byte that is not zero is found wherever it is, and none beyond the end."""
+    library = ctypes.CDLL(str(build(RUNTIME, tmp_path / "cache")))
+    for length in range(40):
+        assert not library.any_of(bytes(length) + b"\1" * 8, length)
+        for place in range(length):
+            data = bytes(place) + b"\x80" + bytes(length - place - 1)
+            assert library.any_of(data, length), (length, place)

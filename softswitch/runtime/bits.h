@@ -61,8 +61,17 @@ static inline void ss_st64(uint8_t *d, uint64_t v)
 /* Whether any of n bytes is not zero. */
 static inline bool ss_any(const uint8_t *d, uint32_t n)
 {
-    uint8_t all = 0;
-    for (uint32_t i = 0; i < n; i++)
+    uint64_t all = 0, word;
+    uint32_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        memcpy(&word, d + i, 8);
+        all |= word;
+    }
+    if (i < n && n >= 8) { /* the last eight, some of them again */
+        memcpy(&word, d + n - 8, 8);
+        return (all | word) != 0;
+    }
+    for (; i < n; i++)
         all |= d[i];
     return all != 0;
 }

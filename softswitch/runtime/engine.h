@@ -16,6 +16,7 @@ static inline void ss_zero(void *to, size_t size)
 {
     uint8_t *d = to;
     size_t i = 0;
+#pragma GCC unroll 16
     for (; i + 64 <= size; i += 64)
         memset(d + i, 0, 64);
     memset(d + i, 0, size - i);
@@ -267,9 +268,8 @@ static void ss_process_fully(struct ss_ctx *c, struct ss_buf *b)
     struct ss_buf *others = c->queue_head, **others_tail = c->queue_tail;
     c->queue_head = NULL;
     c->queue_tail = &c->queue_head;
-    ss_process(c, b);
-    for (unsigned n = 0; (b = ss_queue_pop(c)); n++) {
-        if (n < SS_MAX_PASSES) {
+    for (unsigned n = 0; b; b = ss_queue_pop(c), n++) {
+        if (n <= SS_MAX_PASSES) {
             ss_process(c, b);
         } else {
             ss_drop(c, SS_loop_limit);

@@ -4,7 +4,8 @@
 
 #include "bits.h"
 
-/* One's complement sums (RFC 1071): the words of v, or v shifted by one byte, and the result. */
+/* One's complement sums (RFC 1071): the words of v, or v shifted by one byte, and the result. They
+ * are kept in 64 bits and folded once, at the end: only their remainder by 65535 counts. */
 static inline uint64_t ss_csum_add(uint64_t sum, uint64_t v)
 {
     return sum + (v >> 32) + (uint32_t)v;
@@ -15,44 +16,49 @@ static inline uint64_t ss_csum_add_odd(uint64_t sum, uint64_t v)
     return ss_csum_add(ss_csum_add(sum, v << 8), v >> 56);
 }
 
-/* The sum of words that start at an odd byte of the whole, where `odd`: their bytes change places. */
+/* The sum, of less than 56 bits, of words that start at an odd byte of the whole, where `odd`: their
+ * bytes change places, which is a multiplication by 256. */
 static inline uint64_t ss_csum_turn(uint64_t sum, uint32_t odd)
 {
-    sum = (sum & 0xffffffff) + (sum >> 32);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    return odd ? __builtin_bswap16((uint16_t)sum) : sum;
+    return sum << 8 * (odd & 1);
 }
+
+/* The sum of both halves, in the upper half, with its carry added. */
+static inline uint64_t ss_csum_fold(uint64_t sum)
+{
+    sum += sum << 32 | sum >> 32;
+    uint32_t half = (uint32_t)(sum >> 32);
+    half += half << 16 | half >> 16;
+    return ~half >> 16;
+}
+
+typedef uint64_t ss_csum_words __attribute__((vector_size(64)));
 
 /* Adds bytes of a packet. They are summed in the processor's order: swapping the bytes of a one's
  * complement sum is swapping those of its terms. */
 static inline uint64_t ss_csum_add_bytes(uint64_t sum, const uint8_t *d, uint32_t n)
 {
-    uint64_t part = 0;
-    uint32_t i = 0, word;
-    uint16_t half;
-    for (; i + 4 <= n; i += 4) {
-        memcpy(&word, d + i, 4);
-        part += word;
+    ss_csum_words many = {0}, words;
+    uint64_t part = 0, word;
+    uint32_t i = 0;
+    for (; i + sizeof words <= n; i += sizeof words) {
+        memcpy(&words, d + i, sizeof words);
+        many += (words & UINT32_MAX) + (words >> 32);
     }
-    if (i + 2 <= n) {
-        memcpy(&half, d + i, 2);
-        part += half;
-        i += 2;
+    if (n >= sizeof words)
+        for (unsigned e = 0; e < sizeof words / 8; e++)
+            part += many[e];
+    for (; i + 8 <= n; i += 8) {
+        memcpy(&word, d + i, 8);
+        part += (uint32_t)word + (word >> 32);
     }
-    if (i < n)
-        part += d[i];
+    if (i < n) {
+        word = 0;
+        memcpy(&word, d + i, n - i);
+        part += (uint32_t)word + (word >> 32);
+    }
+    part = (uint32_t)part + (part >> 32);
     return sum + ss_csum_turn(part, 1);
-}
-
-static inline uint64_t ss_csum_fold(uint64_t sum)
-{
-    sum = (sum & 0xffffffff) + (sum >> 32);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    return ~sum & 0xffff;
 }
 
 /* Internet checksum, as a number in host order. */

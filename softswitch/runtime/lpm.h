@@ -34,6 +34,7 @@ static inline __attribute__((always_inline)) uint32_t
 ss_lpm_get(const struct ss_lpm *t, uint32_t root, const uint64_t *key, unsigned nbytes)
 {
     uint32_t best = 0;
+#pragma GCC unroll 4
     for (unsigned i = 0; root && i < nbytes; i++) {
         const struct ss_lpm_slot *slot = &t->nodes[root]->slots[ss_lpm_byte(key, i)];
         if (slot->handle)
