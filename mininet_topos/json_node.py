@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from host_stack.errors import BadInput
 
 _MAX_NAME = 60
 _MAX_LABEL = 255  # of a file's name, at most
+_MAX_INTEGER = (1 << 64) - 1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -93,9 +95,11 @@ class JsonNode:
         return self._value
 
     def integer(self, low: int = 0) -> int:
-        """Return an integer of at least `low`."""
+        """Return an integer of at least `low`, of no more than 64 bits."""
         if not isinstance(self._value, int) or isinstance(self._value, bool) or self._value < low:
             raise self.mismatch(f"an integer of at least {low}")
+        if self._value > _MAX_INTEGER:
+            raise self.mismatch(f"an integer up to {_MAX_INTEGER}")
         return self._value
 
     def number(self, high: float = math.inf) -> float:
@@ -104,7 +108,8 @@ class JsonNode:
         needed = "a finite number from 0" + ("" if math.isinf(high) else f" to {high:g}")
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise self.mismatch(needed)
-        if not math.isfinite(value) or not 0 <= value <= high:
+        # An integer may be larger than any float, and is compared as what it is.
+        if not 0 <= value <= min(high, sys.float_info.max):
             raise self.mismatch(needed)
         return float(value)
 

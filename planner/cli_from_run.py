@@ -51,7 +51,12 @@ def from_run(
         draw_rounds(predictions, out / "rounds.png")
         console.print(f"plot: {out / 'rounds.png'}", markup=False, highlight=False, soft_wrap=True)
     if json_path is not None:
-        found = {"run": str(run), "workers": record.setup.workers, **as_fields(predictions)}
+        found = {
+            "schema": 1,
+            "run": str(run),
+            "workers": record.setup.workers,
+            **as_fields(predictions),
+        }
         json_path.write_text(json.dumps(found, indent=2) + "\n")
 
 

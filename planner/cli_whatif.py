@@ -20,16 +20,17 @@ from planner.description import ASSUMED_DEVICE, JobDescription
 from planner.errors import PlanError
 from planner.fusion import SIZE_BYTES, WAIT_S, Fusion
 from planner.hot_cold import HotCold
-from planner.measuring import PLACES, measure
-from planner.models import KNOWN, make_model
+from planner.measuring import FLOWS, PLACES, measure
+from planner.models import KNOWN, MAX_BATCH, make_model
 from planner.plots import draw_answer, draw_sweep
 from planner.profile import Profile, model_profile
 from planner.profile_log import read_log
-from planner.question import TARGET, Answer, Question, as_fields, ask, in_words
+from planner.question import TARGET, Answer, Question, as_fields, ask, in_words, job_fields
+from planner.reach import check_target
 from planner.simulation import Job
 from planner.sweeping import Sweep, axis, sweep
 from planner.transport import Transport
-from planner.units import above_0, parse_rate_bps, rate_text
+from planner.units import above_0, milliseconds, parse_rate_bps, rate_text
 
 _SHOWN = 24
 """Rows of a sweep's table; of more, some that are spread evenly."""
@@ -117,9 +118,16 @@ def whatif(
         typer.Option("--measure", help="Measure what the transport reaches, and use that."),
     ] = False,
     measure_on: Annotated[
-        str, typer.Option(help="; ".join(f"{name}: {text}" for name, text in PLACES.items()) + ".")
-    ] = "loopback",
-    flows: Annotated[int, typer.Option(help="For --measure: one flow is compared with these.")] = 8,
+        str | None,
+        typer.Option(
+            help="; ".join(f"{name}: {text}" for name, text in PLACES.items())
+            + f"; default: {next(iter(PLACES))}."
+        ),
+    ] = None,
+    flows: Annotated[
+        int | None,
+        typer.Option(help=f"For --measure: one flow is compared with these; default: {FLOWS}."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Draw plots into this folder.")] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all figures here.")
@@ -143,8 +151,8 @@ def whatif(
         axis(compression, "--compression", _number("--compression")),
         axis(utilization or "1", "--utilization", _number("--utilization")),
     )
-    if measured and utilization:
-        raise PlanError("--measure finds the utilisation: leave out --utilization")
+    check_target(target)
+    _check_measuring(measured, measure_on, flows, utilization)
     asked = Job(
         profile=_profile(described, profile, model, iteration_ms, batch, flops),
         fusion=Fusion(fusion_ms / 1e3, fusion_mib * (1 << 20)),
@@ -165,9 +173,10 @@ def whatif(
     if per_host is not None:
         asked = replace(asked, per_host=per_host)
     console = Console()
-    found: dict[str, Any] = {"measured": None}
+    found: dict[str, Any] = {"schema": 1, "measured": None}
     if measured:
-        flow = measure(measure_on, axes.rates_bps, flows, _printer(console))
+        place = next(iter(PLACES)) if measure_on is None else measure_on
+        flow = measure(place, axes.rates_bps, _first_of(flows, FLOWS), _printer(console))
         asked = replace(asked, transport=flow.transport)
         found["measured"] = flow.as_fields()
     if axes.is_point:
@@ -195,12 +204,29 @@ def _sweep(
 ) -> dict[str, Any]:
     shares = [] if curve else axes.utilizations
     swept = sweep(asked, axes.rates_bps, axes.workers, axes.ratios, shares)
+    reached = int((swept.scaling_factor >= target).sum())
+    _show_profile(asked, console)
     _show_sweep(swept, console)
+    _printer(console)(f"{target:g} is reached at {reached:,} of {len(swept):,} points.")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         draw_sweep(swept, target, out / "sweep.png")
         _printer(console)(f"plot: {out / 'sweep.png'}")
-    return {"profile": asked.profile.name, "scheme": asked.scheme.name, "points": swept.as_fields()}
+    return {
+        **job_fields(asked),
+        "target": target,
+        "reached": reached,
+        "points": swept.as_fields(),
+    }
+
+
+def _check_measuring(
+    measured: bool, measure_on: str | None, flows: int | None, utilization: str | None
+) -> None:
+    if measured and utilization is not None:
+        raise PlanError("--measure finds the utilisation: leave out --utilization")
+    if not measured and (measure_on is not None or flows is not None):
+        raise PlanError("--measure-on and --flows say how to --measure: give that too")
 
 
 def _has_curve(described: JobDescription | None) -> bool:
@@ -221,17 +247,23 @@ def _profile(
     if iteration_ms is not None:
         above_0("--iteration-ms", iteration_ms)
     iteration_s = None if iteration_ms is None else iteration_ms / 1e3
+    for_layers = batch is not None or flops is not None
     if described is not None:
         log, iteration_s = described.profile, iteration_s or described.iteration_s
         if flops is None and described.device is not ASSUMED_DEVICE:
             flops = described.device.flops_per_s
     if log is not None:
+        if for_layers:
+            raise PlanError(
+                "--batch and --flops are for layer tables: the times and sizes of a profile are "
+                "measured"
+            )
         read = read_log(log)
         return read if iteration_s is None else read.with_iteration(iteration_s)
     layers = described.model if described else make_model(str(model))
     batch = _first_of(batch, described.batch if described else layers.batch)
-    if batch < 1:
-        raise PlanError(f"--batch {batch}: it must be 1 or more")
+    if not 1 <= batch <= MAX_BATCH:
+        raise PlanError(f"--batch {batch}: allowed are 1 to {MAX_BATCH:,}")
     return model_profile(layers, batch, flops, iteration_s)
 
 
@@ -261,29 +293,40 @@ def _given(name: str, value: str | None) -> str:
 
 
 def _counts(text: str) -> list[int]:
-    """Numbers of workers; those of a range are rounded, and each comes once."""
-    return sorted({round(value) for value in axis(text, "--workers", _number("--workers"))})
+    """Numbers of workers; those within a range are rounded, and each comes once."""
+
+    def parse(one: str) -> float:
+        value = _number("--workers")(one)
+        if value != int(value):
+            raise PlanError(f"--workers {one!r}: need a whole number")
+        return value
+
+    return sorted({round(value) for value in axis(text, "--workers", parse)})
 
 
 def _number(name: str) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
             value = float(text)
-        except ValueError:
-            value = 0.0
+        except ValueError as error:
+            raise PlanError(f"{name} {text!r} is no number") from error
         return above_0(f"{name} {text!r}", value)
 
     return parse
 
 
+def _show_profile(job: Job, console: Console) -> None:
+    iteration = job.profile.iteration
+    _printer(console)(
+        f"{job.profile.name}: {job.profile.total_bytes / 1e6:,.1f} MB of gradients in "
+        f"{len(job.messages()):,} messages, backward pass {milliseconds(job.profile.backward_s)}, "
+        f"iteration {milliseconds(iteration.seconds)} ({iteration.source})"
+    )
+
+
 def _show_answer(answer: Answer, console: Console) -> None:
     job, say = answer.question.job, _printer(console)
-    say(
-        f"{job.profile.name}: {job.profile.total_bytes / 1e6:.1f} MB of gradients in "
-        f"{len(answer.passage.messages)} messages, backward pass "
-        f"{job.profile.backward_s * 1e3:.1f} ms, iteration "
-        f"{job.profile.iteration.seconds * 1e3:.1f} ms ({job.profile.iteration.source})"
-    )
+    _show_profile(job, console)
     table = Table("scheme", "scaling factor", box=SIMPLE, pad_edge=False)
     for name, factor in answer.schemes.items():
         hot = f" ({job.scheme.hot_cold.coverage:.0%} hot)" if name == "libra" else ""
@@ -304,7 +347,7 @@ def _show_sweep(swept: Sweep, console: Console) -> None:
             f"{swept.utilization[i]:.3g}",
             f"{swept.ratio[i]:.3g}",
             f"{swept.scaling_factor[i]:.4f}",
-            f"{swept.overhead_s[i] * 1e3:.1f} ms",
+            milliseconds(float(swept.overhead_s[i])),
         )
     console.print(table)
     if step > 1:

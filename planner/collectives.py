@@ -16,7 +16,6 @@ halving-doubling as in Thakur, Rabenseifner, Gropp (IJHPCA 2005); servers as in 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +30,7 @@ from planner.hot_cold import HotCold
 Array = NDArray[np.float64]
 Stages = tuple[Array, ...]
 MAX_WORKERS = 1 << 20
+MAX_LATENCY_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,14 @@ class Conditions:
     def __post_init__(self) -> None:
         workers, ratio = np.asarray(self.workers), np.asarray(self.ratio)
         if workers.size and not (workers.min() >= 1 and workers.max() <= MAX_WORKERS):
-            raise PlanError(f"workers {workers.min()}: allowed are 1 to {MAX_WORKERS}")
+            wrong = workers.min() if workers.min() < 1 else workers.max()
+            raise PlanError(f"workers {wrong:.7g}: allowed are 1 to {MAX_WORKERS}")
         if ratio.size and not ratio.min() >= 1:
             raise PlanError(f"compression ratio {ratio.min():g}: allowed are ratios from 1 on")
         if not (np.asarray(self.goodput_bps) > 0).all():
             raise PlanError("goodput: need numbers above 0")
-        if not 0 <= self.latency_s < math.inf:
-            raise PlanError(f"latency {self.latency_s:g} s: allowed are numbers from 0 on")
+        if not 0 <= self.latency_s <= MAX_LATENCY_S:
+            raise PlanError(f"latency {self.latency_s:g} s: allowed are 0 to {MAX_LATENCY_S:g} s")
         if not 1 <= self.per_host <= MAX_WORKERS:
             raise PlanError(f"{self.per_host} workers a host: allowed are 1 to {MAX_WORKERS}")
 

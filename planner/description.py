@@ -13,7 +13,7 @@ from planner.errors import PlanError
 from planner.layers import Kind, Layer, Model
 from planner.models import make_model
 from planner.prices import Prices
-from planner.units import above_0
+from planner.units import MAX_RATE_BPS, MIN_RATE_BPS, above_0, is_rate_bps, rate_text
 
 SCHEMA = 1
 MAX_LAYERS = 100_000
@@ -71,6 +71,9 @@ class Links:
         latency_s: from one server to another.
         servers_bps: servers (from 0) whose interfaces have another rate.
         goodput_bps: what the transport was measured to reach at link rates, rate → goodput.
+
+    Raises:
+        PlanError: a rate that no link has.
     """
 
     rate_bps: float
@@ -79,8 +82,13 @@ class Links:
     goodput_bps: Mapping[float, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, rate in (("rate", self.rate_bps), *self.servers_bps.items()):
-            above_0(f"links: rate of {name}", rate)
+        for server, rate in ((None, self.rate_bps), *self.servers_bps.items()):
+            if not is_rate_bps(rate):
+                whose = "" if server is None else f" of server {server}"
+                raise PlanError(
+                    f"links: rate{whose} is {rate / 1e9:g} Gbit/s; allowed are "
+                    f"{rate_text(MIN_RATE_BPS)} to {rate_text(MAX_RATE_BPS)}"
+                )
 
     def rate_of(self, server: int) -> float:
         """The rate of an interface of a server, bit/s."""

@@ -168,10 +168,18 @@ def in_words(each: ModePrediction) -> str:
             f"({formats.seconds(here.waits_s[most])}): with one for each a round takes "
             f"{formats.seconds(here.free_s)}"
         )
-    if each.error < -CLOSE:
+    if each.mode.faults:
+        what = ", ".join(dict.fromkeys(f"{one.action} {one.target}" for one in each.mode.faults))
+        said.append(f"it had faults ({what}): what they cost is not predicted")
+    elif each.error < -CLOSE:
         said.append(
             "it takes longer than links and the work of processes explain: time-outs after losses, "
             "or processes that wait for each other while they wait for a processor"
+        )
+    elif each.error > CLOSE:
+        said.append(
+            "it takes less than its parts add up to: bursts pass faster than the rate of links, or "
+            "work waited for processors in several places at once"
         )
     if (used := each.processors) is not None:
         said.append(

@@ -15,6 +15,7 @@ from planner.errors import PlanError
 
 VALUE_BYTES = 4
 """Of a float32: a parameter, a gradient, an activation."""
+MAX_TENSOR_VALUES = 1 << 48
 BACKWARD_PER_FORWARD = 2
 """A backward pass computes gradients of inputs and of parameters: twice a forward pass."""
 
@@ -47,7 +48,8 @@ class Layer:
         rows: rows of an embedding, 0 for every other layer.
 
     Raises:
-        PlanError: a count is negative, or an embedding's rows do not divide its parameters.
+        PlanError: a count is negative, a tensor larger than any, or an embedding's rows do not
+            divide its parameters.
     """
 
     name: str
@@ -62,6 +64,11 @@ class Layer:
     def __post_init__(self) -> None:
         if min((*self.tensors, self.flops, self.outputs, self.lookups, self.rows)) < 0:
             raise PlanError(f"layer {self.name}: a count is negative; need counts from 0")
+        if max(self.tensors, default=0) >= MAX_TENSOR_VALUES:
+            raise PlanError(
+                f"layer {self.name}: a tensor has {max(self.tensors):.3g} values; allowed are "
+                f"fewer than {MAX_TENSOR_VALUES:.3g}"
+            )
         if self.lookups and (not self.rows or self.parameters % self.rows):
             raise PlanError(
                 f"layer {self.name}: {self.parameters} parameters are not {self.rows} rows of "

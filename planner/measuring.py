@@ -27,7 +27,7 @@ PLACES: Mapping[str, str] = MappingProxyType(
         "star": "two hosts of an emulated star with links of the rates asked about (needs root)",
     }
 )
-MAX_FLOWS = 256
+FLOWS, MAX_FLOWS = 8, 256
 MAX_RATES = 5
 """The most links that are measured; between them the curve is interpolated."""
 SECONDS = 2.0

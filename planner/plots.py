@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator
+from numpy.typing import NDArray
 
 from mininet_topos.formats import mode_label
 from mininet_topos.plot_style import COLOURS, DPI, INK, grid, style
@@ -18,6 +19,9 @@ from planner.sweeping import Sweep
 from planner.units import rate_text
 
 MAX_CURVES = len(COLOURS)
+_FEW_POINTS = 30
+_LONG_S = 10.0
+"""From there on, times are drawn in seconds."""
 
 
 def draw_answer(answer: Answer, path: Path) -> None:
@@ -27,21 +31,22 @@ def draw_answer(answer: Answer, path: Path) -> None:
         figure, axes = grid(1, 2, 3.4, width_ratios=[1.7, 1])
         panel, bars = axes[0]
         rows = np.arange(len(passed.messages))
-        ready_ms, begin_ms, end_ms = (
-            1e3 * np.asarray(each)
+        unit, size_s = ("ms", 1e-3) if passed.end_s[-1] < _LONG_S else ("s", 1.0)
+        ready, begin, end = (
+            np.asarray(each) / size_s
             for each in (passed.messages.ready_s, passed.begin_s, passed.end_s)
         )
-        panel.barh(rows, begin_ms - ready_ms, left=ready_ms, color="#C9CED6", label="waits")
-        panel.barh(rows, end_ms - begin_ms, left=begin_ms, color=COLOURS[0], label="passes")
-        panel.axvline(1e3 * profile.backward_s, color=INK, lw=1.2, ls="--")
-        panel.text(1e3 * profile.backward_s, -0.9, " end of the backward pass", fontsize=8)
+        panel.barh(rows, begin - ready, left=ready, color="#C9CED6", label="waits")
+        panel.barh(rows, end - begin, left=begin, color=COLOURS[0], label="passes")
+        panel.axvline(profile.backward_s / size_s, color=INK, lw=1.2, ls="--", label="pass ends")
         panel.invert_yaxis()
+        panel.yaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set_xlim(left=0)
         panel.set_ylabel("message")
-        panel.set_xlabel("time since the backward pass began (ms)")
+        panel.set_xlabel(f"time since the backward pass began ({unit})")
         panel.set_title("messages")
         panel.grid(axis="y", visible=False)
-        panel.legend(loc="upper right")
+        _legend_above(panel)
         _draw_schemes(bars, answer)
         _save(figure, path)
 
@@ -51,14 +56,26 @@ def _draw_schemes(panel: Any, answer: Answer) -> None:
     chosen = answer.question.job.scheme.name
     colours = [COLOURS[0] if name == chosen else "#9aa5b1" for name in names]
     drawn = panel.barh(range(len(names)), list(answer.schemes.values()), color=colours)
-    panel.bar_label(drawn, [f"{value:.3f}" for value in answer.schemes.values()], padding=3)
+    label = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    panel.bar_label(
+        drawn, [f"{value:.3f}" for value in answer.schemes.values()], padding=3, bbox=label
+    )
     panel.set_yticks(range(len(names)), names)
     panel.invert_yaxis()
-    panel.axvline(answer.question.target, color=INK, lw=1.2, ls="--", zorder=0)
+    target = answer.question.target
+    panel.axvline(target, color=INK, lw=1.2, ls="--", zorder=0, label=f"target {target:g}")
+    _legend_above(panel)
     panel.set_xlim(0, 1.18)
     panel.set_xlabel("scaling factor")
     panel.set_title("schemes")
     panel.grid(axis="y", visible=False)
+
+
+def _legend_above(panel: Any) -> None:
+    """Beside the title, where nothing is drawn."""
+    panel.legend(
+        loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2, columnspacing=1.2
+    )
 
 
 def draw_sweep(sweep: Sweep, target: float, path: Path) -> None:
@@ -66,46 +83,56 @@ def draw_sweep(sweep: Sweep, target: float, path: Path) -> None:
 
     Of more than `MAX_CURVES` curves those are drawn that are spread evenly over all.
     """
-    columns = {
-        "link rate (bit/s)": sweep.rate_bps,
-        "workers": sweep.workers,
-        "utilisation": sweep.utilization,
-        "compression": sweep.ratio,
-    }
-    # The utilisation of a curve follows from the rate, and is no axis then.
-    sizes = {name: len(np.unique(column)) for name, column in columns.items()}
-    if len(sweep) < np.prod([float(size) for size in sizes.values()]):
-        del columns["utilisation"]
-    along = max(columns, key=lambda name: sizes[name])
-    others = {name: column for name, column in columns.items() if name != along}
-    stacked = np.stack([np.asarray(column, np.float64) for column in others.values()], axis=1)
-    curves = np.unique(stacked, axis=0)
+    along, curves = sweep_curves(sweep)
     picked = np.unique(np.linspace(0, len(curves) - 1, MAX_CURVES).astype(int))
     with style():
         figure, axes = grid(1, 1, 3.6)
         panel = axes[0][0]
-        for colour, curve in zip(COLOURS, curves[picked], strict=False):
-            mine = (stacked == curve).all(axis=1)
-            order = np.argsort(columns[along][mine], kind="stable")
-            label = _curve_label(dict(zip(others, curve.tolist(), strict=True)), sizes)
-            panel.plot(
-                columns[along][mine][order],
-                sweep.scaling_factor[mine][order],
-                color=colour,
-                lw=1.8,
-                marker="." if mine.sum() < 30 else "",
-                label=label,
-            )
-        panel.axhline(target, color=INK, lw=1, ls="--")
-        panel.set_xscale("log" if sizes[along] > 2 else "linear")
+        for colour, index in zip(COLOURS, picked, strict=False):
+            label, x, factors = curves[index]
+            marker = "." if len(x) < _FEW_POINTS else ""
+            panel.plot(x, factors, color=colour, lw=1.8, marker=marker, label=label)
+        panel.axhline(target, color=INK, lw=1, ls="--", label=f"target {target:g}")
+        panel.set_xscale("log" if len(curves[0][1]) > 2 else "linear")
         panel.set_ylim(0, 1.03)
         panel.set_xlabel(along)
         panel.set_ylabel("scaling factor")
         if along.startswith("link"):
             panel.xaxis.set_major_formatter(EngFormatter(unit="bit/s"))
-        if len(picked) > 1:
-            panel.legend(loc="best")
+        panel.legend(loc="best")
         _save(figure, path)
+
+
+Curve = tuple[str, NDArray[np.float64], NDArray[np.float64]]
+
+
+def sweep_curves(sweep: Sweep) -> tuple[str, list[Curve]]:
+    """The axis with most values, and a curve for each combination of the others.
+
+    A curve is what it is called, its points on the axis, and scaling factors there.
+    """
+    columns = {
+        "link rate (bit/s)": sweep.rate_bps,
+        "workers": np.asarray(sweep.workers, np.float64),
+        "utilisation": sweep.utilization,
+        "compression": sweep.ratio,
+    }
+    sizes = {name: len(np.unique(column)) for name, column in columns.items()}
+    # The utilisation of a measured transport follows from the rate, and is no axis then.
+    if len(sweep) < np.prod([float(size) for size in sizes.values()]):
+        del columns["utilisation"]
+    along = max(columns, key=sizes.__getitem__)
+    others = {name: column for name, column in columns.items() if name != along}
+    stacked = np.stack(list(others.values()), axis=1)
+    curves: list[Curve] = []
+    for values in np.unique(stacked, axis=0):
+        mine = np.flatnonzero((stacked == values).all(axis=1))
+        order = mine[np.argsort(columns[along][mine], kind="stable")]
+        label = _curve_label(dict(zip(others, values.tolist(), strict=True)), sizes)
+        curves.append(
+            (label or "scaling factor", columns[along][order], sweep.scaling_factor[order])
+        )
+    return along, curves
 
 
 def draw_rounds(predictions: Sequence[ModePrediction], path: Path) -> None:

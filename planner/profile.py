@@ -20,6 +20,8 @@ PUBLISHED_ITERATION_S: Mapping[str, float] = MappingProxyType(
 )
 """Of one V100, as the what-if study (NetAI 2020) has them."""
 PUBLISHED_BATCH = 32
+MAX_ITERATION_S = 1e6
+MAX_GRADIENT_BYTES = 1 << 50
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Profile:
         iteration: time of an iteration on one device.
 
     Raises:
-        PlanError: no event, lengths that differ, a time or a size that is negative or not finite.
+        PlanError: no event, lengths that differ, a time or a size that is negative or larger than
+            any iteration or gradient.
     """
 
     name: str
@@ -55,11 +58,17 @@ class Profile:
                 f"profile {self.name} has {len(self.wait_s)} times and {len(self.size_bytes)} "
                 "sizes; need one of each per gradient"
             )
-        if not (np.isfinite(self.wait_s).all() and (self.wait_s >= 0).all()):
-            raise PlanError(f"profile {self.name}: times must be finite and not negative")
-        if (self.size_bytes < 0).any():
-            raise PlanError(f"profile {self.name}: sizes must not be negative")
         above_0(f"profile {self.name}: time of an iteration", self.iteration.seconds)
+        longest_s = max(self.iteration.seconds, self.backward_s)
+        if not ((self.wait_s >= 0).all() and longest_s <= MAX_ITERATION_S):
+            raise PlanError(
+                f"profile {self.name}: times must not be negative, nor an iteration longer than "
+                f"{MAX_ITERATION_S:,.0f} s"
+            )
+        if not 0 <= self.size_bytes.min() <= self.size_bytes.max() < MAX_GRADIENT_BYTES:
+            raise PlanError(
+                f"profile {self.name}: sizes must be from 0 to {MAX_GRADIENT_BYTES:,} bytes"
+            )
 
     @property
     def ready_s(self) -> NDArray[np.float64]:
@@ -75,7 +84,7 @@ class Profile:
     @property
     def total_bytes(self) -> int:
         """Of all gradients."""
-        return int(self.size_bytes.sum())
+        return sum(self.size_bytes.tolist())
 
     def with_iteration(self, seconds: float) -> Profile:
         """The same events with another time of an iteration, given by the user."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import PlanError
-from planner.profile import Profile, measured_profile
+from planner.profile import MAX_GRADIENT_BYTES, Profile, measured_profile
 
 MAX_BYTES = 1 << 26
 MAX_EVENTS = 2_000_000
@@ -89,7 +89,7 @@ def _lines(path: Path) -> list[str]:
 def _events(path: Path, lines: list[str]) -> Iterator[tuple[float, float]]:
     for number, line in enumerate(lines[3:], 4):
         wait_us, size = _pair(path, number, line)
-        if size != int(size) or size >= 1 << 50:
+        if size != int(size) or size >= MAX_GRADIENT_BYTES:
             raise PlanError(f"{path}, line {number}: {size:g} is no size in bytes")
         yield wait_us, size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from planner.collectives import SCHEMES
 from planner.reach import smallest_coverage, smallest_rate_bps, smallest_ratio
 from planner.simulation import Job, Passage, passage, scaling_factor
-from planner.units import rate_text
+from planner.units import at_least, milliseconds, rate_text
 
 TARGET = 0.95
 """A scaling factor below which the network is called the bottleneck."""
@@ -80,7 +81,7 @@ def ask(question: Question) -> Answer:
     return Answer(
         question=question,
         passage=passage(job, at),
-        utilization=float(job.transport.goodput(rate)) / rate,
+        utilization=float(job.transport.utilization(rate)),
         without_network=float(scaling_factor(job, endless)),
         schemes={
             name: float(scaling_factor(job, at, replace(job.scheme, name=name))) for name in SCHEMES
@@ -97,21 +98,14 @@ def as_fields(answer: Answer) -> dict[str, Any]:
     question, passed = answer.question, answer.passage
     job, messages = question.job, passed.messages
     return {
-        "profile": job.profile.name,
-        "scheme": job.scheme.name,
+        **job_fields(job),
         "bandwidth_bps": question.rate_bps,
         "workers": question.workers,
         "compression": question.ratio,
         "utilization": answer.utilization,
         "utilization_source": job.transport.source,
-        "iteration_s": job.profile.iteration.seconds,
-        "iteration_source": job.profile.iteration.source,
-        "additions_source": job.scheme.adds.source,
-        "backward_s": job.profile.backward_s,
-        "gradient_bytes": job.profile.total_bytes,
         "scaling_factor": passed.scaling_factor,
         "overhead_s": passed.overhead_s,
-        "messages": len(messages),
         "first_flush_bytes": int(messages.size_bytes[0]),
         "first_flush_s": float(messages.ready_s[0]),
         "passage": {
@@ -134,10 +128,24 @@ def as_fields(answer: Answer) -> dict[str, Any]:
     }
 
 
+def job_fields(job: Job) -> dict[str, Any]:
+    """What is the same at all points of a job, for JSON."""
+    return {
+        "profile": job.profile.name,
+        "scheme": job.scheme.name,
+        "iteration_s": job.profile.iteration.seconds,
+        "iteration_source": job.profile.iteration.source,
+        "additions_source": job.scheme.adds.source,
+        "backward_s": job.profile.backward_s,
+        "gradient_bytes": job.profile.total_bytes,
+        "messages": len(job.messages()),
+    }
+
+
 def in_words(answer: Answer) -> list[str]:
     """The answer in sentences."""
     question, passed = answer.question, answer.passage
-    alone_ms = question.job.profile.iteration.seconds * 1e3
+    alone_s = question.job.profile.iteration.seconds
     how = question.job.scheme.name
     if question.ratio > 1:
         how += f", gradients compressed {question.ratio:g}×"
@@ -146,8 +154,8 @@ def in_words(answer: Answer) -> list[str]:
     lines = [
         f"At {rate_text(question.rate_bps)} with {_count(question.workers, 'worker')} "
         f"({how}) the scaling factor is "
-        f"{passed.scaling_factor:.4f}: an iteration of {alone_ms:.1f} ms takes "
-        f"{passed.overhead_s * 1e3:.1f} ms more.",
+        f"{passed.scaling_factor:.4f}: an iteration of {milliseconds(alone_s)} takes "
+        f"{milliseconds(passed.overhead_s)} more.",
         _verdict(answer),
     ]
     if answer.is_bottleneck:
@@ -162,20 +170,31 @@ def _verdict(answer: Answer) -> str:
     if answer.without_network < target:
         return (
             f"The network is not all: with endless links it would be {answer.without_network:.4f}, "
-            f"below {target:g}, because sums take their time too."
+            f"below {target:g}, because {_beside_links(answer.question)} take their time too."
         )
     full = ""
     if answer.utilization < 0.99:
-        full = f", of which the transport fills {answer.utilization:.0%},"
+        full = f", of which the transport fills {100 * answer.utilization:.2g}%,"
     return f"The links{full} are the bottleneck: {target:g} is missed."
 
 
+def _beside_links(question: Question) -> str:
+    """What takes time however fast links are."""
+    also = ""
+    if question.job.latency_s > 0:
+        also += " and latency"
+    if question.ratio > 1 and question.job.scheme.compression_s_per_byte > 0:
+        also += " and compression"
+    return "sums" + also
+
+
 def _remedies(answer: Answer) -> str:
+    """Rounded up: what is said does reach the target."""
     ways = []
     if answer.ratio is not None:
-        ways.append(f"{answer.ratio:.3g}× compression")
+        ways.append(f"{at_least(answer.ratio, 3):,.6g}× compression")
     if answer.rate_bps is not None:
-        ways.append(f"links of {rate_text(answer.rate_bps)}")
+        ways.append(f"links of {rate_text(at_least(answer.rate_bps, 4))}")
     known = ("libra", answer.question.job.scheme.name)
     others = [
         name
@@ -197,9 +216,8 @@ def _libra(answer: Answer) -> str:
             f"Libra with {servers} does not reach it: {answer.libra_best:.4f} if all gradients "
             "are hot."
         )
-    return (
-        f"Libra with {servers} reaches it with {answer.coverage:.1%} of the gradients hot, or more."
-    )
+    tenths = math.ceil(1000 * answer.coverage)
+    return f"Libra with {servers} reaches it with {tenths / 10:g}% of the gradients hot, or more."
 
 
 def _count(number: int, noun: str) -> str:

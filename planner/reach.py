@@ -27,7 +27,7 @@ def smallest_ratio(job: Job, rate_bps: float, workers: int, target: float) -> fl
     def reached(ratio: float) -> bool:
         return _factor(job, rate_bps, workers, ratio) >= target
 
-    _check(target)
+    check_target(target)
     if reached(1.0):
         return 1.0
     return _least(reached, math.nextafter(1.0, 2.0), MAX_RATIO)
@@ -35,7 +35,7 @@ def smallest_ratio(job: Job, rate_bps: float, workers: int, target: float) -> fl
 
 def smallest_rate_bps(job: Job, workers: int, ratio: float, target: float) -> float | None:
     """The least link rate with which a job reaches `target`, bit/s; None if none does."""
-    _check(target)
+    check_target(target)
     return _least(
         lambda rate_bps: _factor(job, rate_bps, workers, ratio) >= target,
         MIN_RATE_BPS,
@@ -47,7 +47,7 @@ def smallest_coverage(
     job: Job, scheme: Scheme, rate_bps: float, workers: int, target: float
 ) -> float | None:
     """The least share of hot gradients with which Libra reaches `target`; None if none does."""
-    _check(target)
+    check_target(target)
 
     def reached(coverage: float) -> bool:
         mix = scheme.hot_cold.covering(min(coverage, 1.0))
@@ -78,6 +78,7 @@ def _least(reached: Callable[[float], bool], low: float, high: float) -> float |
     return high
 
 
-def _check(target: float) -> None:
+def check_target(target: float) -> None:
+    """Raise `PlanError` unless `target` is a scaling factor that jobs may miss and reach."""
     if not 0 < target < 1:
         raise PlanError(f"target {target:g}: allowed are scaling factors between 0 and 1")

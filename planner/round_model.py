@@ -105,7 +105,10 @@ class RoundProfile:
 
     @classmethod
     def of(cls, mode: ModeRecord, lanes: int, rates: LinkRates) -> RoundProfile:
-        """The profile of a mode that ran on links of `rates`: medians of its rounds."""
+        """The profile of a mode that ran on links of `rates`: medians of its rounds.
+
+        Raises `PlanError` if the run lacks bytes of its links, or times of some rounds.
+        """
         traffic = RoundBytes.of(mode, lanes)
         server = {
             "gather": _work(mode.server_phases_busy_s, mode.server_phases_waited_s, "gather"),
@@ -119,6 +122,11 @@ class RoundProfile:
             mode.phases_least_s.get("update", ()),
             mode.phases_most_s.get("update", ()),
         )
+        if len(least_s) != len(most_s):
+            raise PlanError(
+                f"this run has {len(least_s)} least and {len(most_s)} longest times of updates; "
+                "need one of each a round"
+            )
         spreads_s = [most - least for least, most in zip(least_s, most_s, strict=True)]
         return cls(
             traffic,

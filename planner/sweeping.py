@@ -75,7 +75,7 @@ def sweep(
         asked = replace(job, transport=transport)
         at = asked.conditions(rate, count, ratio)
         late_s = np.broadcast_to(overhead_s(asked, at), rate.shape)
-        reached = transport.goodput(rate) / rate
+        reached = transport.utilization(rate)
         parts.append((rate, count, reached, ratio, late_s))
     alone_s = job.profile.iteration.seconds
     rate, count, reached, ratio, late_s = (

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from planner.errors import PlanError
 
+MIN_SHARE = 1e-6
+
 
 @dataclass(frozen=True, eq=False)
 class Transport:
@@ -34,9 +36,9 @@ class Transport:
 
     @classmethod
     def constant(cls, share: float) -> Transport:
-        """The same share of every rate, above 0, up to 1."""
-        if not 0 < share <= 1:
-            raise PlanError(f"utilisation {share:g}: allowed are shares above 0, up to 1")
+        """The same share of every rate, from `MIN_SHARE` to 1."""
+        if not MIN_SHARE <= share <= 1:
+            raise PlanError(f"utilisation {share:g}: allowed are shares from {MIN_SHARE:g} to 1")
         nothing = np.zeros(0)
         return cls(nothing, nothing, f"{share:.0%} of every rate", share)
 
@@ -57,6 +59,13 @@ class Transport:
         rates = np.array(sorted(goodput_bps), np.float64)
         levelled = np.maximum.accumulate([goodput_bps[rate] for rate in sorted(goodput_bps)])
         return cls(rates, np.asarray(levelled, np.float64), source)
+
+    def utilization(self, rate_bps: Any) -> NDArray[np.float64]:
+        """The share of some rates that goodput is, of the same shape; a constant one exactly."""
+        rate = np.asarray(rate_bps, np.float64)
+        if self.share is not None:
+            return np.full(rate.shape, self.share)
+        return self.goodput(rate) / rate
 
     def goodput(self, rate_bps: Any) -> NDArray[np.float64]:
         """The goodput on links of some rates, bit/s, of the same shape."""

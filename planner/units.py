@@ -19,12 +19,17 @@ def parse_rate_bps(text: str) -> float:
     """
     match = _RATE.fullmatch(text)
     value = float(match[1]) * _FACTORS[match[2]] if match else math.nan
-    if not MIN_RATE_BPS <= value <= MAX_RATE_BPS:
+    if not is_rate_bps(value):
         raise PlanError(
             f"rate {text!r}: allowed are numbers with a prefix, such as 100M or 10G, from 1k to "
             "100T (bit/s)"
         )
     return value
+
+
+def is_rate_bps(value: float) -> bool:
+    """Whether a link may have this rate."""
+    return MIN_RATE_BPS <= value <= MAX_RATE_BPS
 
 
 def rate_text(rate_bps: float) -> str:
@@ -33,6 +38,17 @@ def rate_text(rate_bps: float) -> str:
         if rate_bps >= _FACTORS[prefix]:
             return f"{rate_bps / _FACTORS[prefix]:.4g} {prefix}bit/s"
     return f"{rate_bps:.4g} bit/s"
+
+
+def at_least(value: float, digits: int) -> float:
+    """The least number of so many digits that is no less than `value`, which is above 0."""
+    step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    return math.ceil(value / step) * step
+
+
+def milliseconds(value_s: float) -> str:
+    """A duration for people, in ms whatever its size, so that durations compare at a glance."""
+    return f"{value_s * 1e3:,.1f} ms"
 
 
 def above_0(name: str, value: float) -> float:

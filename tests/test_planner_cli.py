@@ -42,6 +42,7 @@ def figures(*arguments: str | Path, folder: Path) -> dict[str, Any]:
 def test_a_point_has_the_figures_that_programs_read(log: Path, tmp_path: Path):
     """scaling_factor, overhead_s, messages, first_flush_bytes."""
     found = figures("--profile", log, "--bandwidth", "10G", "--workers", "64", folder=tmp_path)
+    assert found["schema"] == 1
     assert found["messages"] == 3
     assert found["first_flush_bytes"] == 4_000_000
     expected = found["iteration_s"] / (found["iteration_s"] + found["overhead_s"])
@@ -76,6 +77,8 @@ def test_several_values_make_a_sweep(tmp_path: Path):
         folder=tmp_path,
     )
     points = found["points"]
+    assert (found["schema"], found["target"], found["gradient_bytes"]) == (1, 0.95, 102_228_128)
+    assert found["reached"] == sum(factor >= 0.95 for factor in points["scaling_factor"])
     assert {len(column) for column in points.values()} == {4 * 3 * 2 * 2}
     assert sorted(set(points["workers"])) == [2, 8, 64]
     assert (tmp_path / "sweep.png").exists()
@@ -125,8 +128,29 @@ def test_loopback_is_measured_and_used(log: Path, tmp_path: Path, monkeypatch: p
         (["--model", "bert", "--workers", "2"], "--bandwidth is missing"),
         (["--model", "bert", "--bandwidth", "1G"], "--workers is missing"),
         (["--model", "bert", "--bandwidth", "fast", "--workers", "2"], "rate 'fast'"),
-        (["--model", "bert", "--bandwidth", "1G", "--workers", "x"], "--workers 'x' is 0"),
-        (["--model", "bert", "--bandwidth", "1G", "--workers", "0.2"], "workers 0: allowed"),
+        (["--model", "bert", "--bandwidth", "1G", "--workers", "x"], "--workers 'x' is no number"),
+        (["--model", "bert", "--bandwidth", "1G", "--workers", "1.5"], "'1.5': need a whole"),
+        (["--model", "bert", "--bandwidth", "1G", "--workers", "1e9"], r"workers 1e\+09: allowed"),
+        (
+            ["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--utilization", "1e-9"],
+            "utilisation 1e-09: allowed",
+        ),
+        (
+            ["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--latency-us", "1e9"],
+            "latency 1000 s: allowed",
+        ),
+        (
+            ["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--measure-on", "star"],
+            "say how to --measure",
+        ),
+        (
+            ["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--flows", "3"],
+            "say how to --measure",
+        ),
+        (
+            ["--profile", "/absent", "--bandwidth", "1G", "--workers", "2", "--batch", "3"],
+            "--batch and --flops are for layer tables",
+        ),
         (
             [
                 "--model",
@@ -143,6 +167,10 @@ def test_loopback_is_measured_and_used(log: Path, tmp_path: Path, monkeypatch: p
         ),
         (
             ["--model", "bert", "--bandwidth", "1G", "--workers", "2", "--target", "1.5"],
+            "target 1.5",
+        ),
+        (
+            ["--model", "bert", "--bandwidth", "1G", "--workers", "2,4", "--target", "1.5"],
             "target 1.5",
         ),
         (

@@ -122,9 +122,23 @@ def test_prices_may_have_a_file_of_their_own(tmp_path: Path):
         ("model", {**OWN, "layers": []}, "has no layer"),
         ("model", {**OWN, "layers": [{"name": "x", "kind": "y"}]}, r"kind is 'y'; need one of"),
         ("batch", 0, "job.batch is 0; need an integer of at least 1"),
+        ("batch", 10**400, "job.batch is 1000.*; need an integer up to"),
+        ("links/rate_gbps", 10**400, "job.links.rate_gbps is 1000.*; need a finite number from 0"),
+        (
+            "model",
+            {
+                **OWN,
+                "layers": [
+                    {"name": "x", "kind": "dense", "tensors": [1 << 48], "flops": 1, "outputs": 1}
+                ],
+            },
+            "layer x: a tensor has 2.81e.14 values; allowed are fewer",
+        ),
         ("iteration_ms", 0, "job.iteration_ms is 0; need a number above 0"),
         ("cluster/servers", 1 << 30, "cluster.servers is 1073741824; allowed are 1 to"),
-        ("links/rate_gbps", 0, "rate is 0"),
+        ("links/rate_gbps", 0, "rate is 0 Gbit/s; allowed are 1 kbit/s to 100 Tbit/s"),
+        ("links/rate_gbps", 1e300, "rate is inf Gbit/s; allowed are"),
+        ("links/servers", {"3": 1e-7}, "rate of server 3 is 1e-07 Gbit/s; allowed are"),
         ("links/servers", {"8": 1}, "there is no server 8; servers are 0 to 7"),
         ("links/servers", {"last": 1}, "'last' is no server"),
         ("links/goodput_gbps", [[1]], "a list of pairs"),

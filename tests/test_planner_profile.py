@@ -129,9 +129,12 @@ def test_a_layer_without_parameters_delays_the_next_gradient():
     [
         ([], [], "has 0 times and 0 sizes"),
         ([1.0], [1, 2], "has 1 times and 2 sizes"),
-        ([-1.0], [1], "times must be finite and not negative"),
-        ([float("inf")], [1], "times must be finite"),
-        ([1.0], [-1], "sizes must not be negative"),
+        ([2.0, -1.0], [1, 1], "times must not be negative"),
+        ([float("inf")], [1], "nor an iteration longer than 1,000,000 s"),
+        ([float("nan")], [1], "times must not be negative"),
+        ([1.1e9], [1], "nor an iteration longer than 1,000,000 s"),
+        ([1.0], [-1], "sizes must be from 0 to"),
+        ([1.0], [1 << 50], "sizes must be from 0 to"),
     ],
 )
 def test_events_that_cannot_be_are_refused(waits: list[float], sizes: list[int], message: str):

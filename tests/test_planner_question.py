@@ -1,18 +1,26 @@
 """Answers at one point, in figures and in words; sweeps and their axes."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.collectives import SCHEMES, Scheme
 from planner.errors import PlanError
-from planner.plots import draw_answer, draw_sweep
+from planner.hot_cold import HotCold
+from planner.plots import draw_answer, draw_sweep, sweep_curves
+from planner.profile import Profile
 from planner.question import Question, as_fields, ask, in_words
 from planner.simulation import Job, scaling_factor
 from planner.sweeping import MAX_POINTS, axis, sweep
 from planner.transport import Transport
 from planner.units import parse_rate_bps
-from tests.planner_support import ADDS, profile_of
+from tests.planner_support import ADDS, profile_of, profiles
 
+FEW = settings(derandomize=True, deadline=None, max_examples=40)
 JOB = Job(profile_of([5, 5, 5], [4_000_000, 6_000_000, 2_000_000]), scheme=Scheme(adds=ADDS))
 
 
@@ -38,6 +46,37 @@ def test_words_say_what_would_help():
     assert "The links are the bottleneck: 0.95 is missed." in text
     assert "× compression, or links of" in text
     assert "Libra with 1 server does not reach it" in text
+
+
+@FEW
+@given(profiles(), st.integers(2, 64), st.floats(1e8, 1e11), st.floats(0.3, 0.99))
+def test_what_words_name_reaches_the_target(
+    profile: Profile, workers: int, rate_bps: float, target: float
+):
+    """Ratios, rates and shares of hot gradients as they are printed, not only before rounding."""
+    job = Job(profile, scheme=Scheme(adds=ADDS))
+    question = Question(job, rate_bps, workers, target=target)
+    text = " ".join(in_words(ask(question)))
+    for pattern, points in (
+        (r"by (\S+)× compression", lambda said: job.conditions(rate_bps, workers, said)),
+        (r"links of (\S+ [kMGT]?)bit", lambda said: job.conditions(said, workers)),
+    ):
+        if (found := re.search(pattern, text)) is not None:
+            said = found[1].replace(",", "").replace(" ", "")
+            at = points(parse_rate_bps(said) if "links" in pattern else float(said))
+            assert float(scaling_factor(job, at)) >= target
+    if (found := re.search(r"reaches it with (\S+)%", text)) is not None:
+        libra = Scheme("libra", adds=ADDS, hot_cold=HotCold(float(found[1]) / 100))
+        assert float(scaling_factor(job, job.conditions(rate_bps, workers), libra)) >= target
+
+
+def test_words_name_what_else_takes_time():
+    """Latency, and compression where there is some."""
+    slow = Job(profile_of([1], [10**9], 0.01), scheme=Scheme(adds=ADDS), latency_s=0.01)
+    assert "because sums and latency take" in " ".join(in_words(ask(Question(slow, 1e12, 8))))
+    costly = replace(slow, scheme=Scheme(adds=ADDS, compression_s_per_byte=1e-9), latency_s=0.0)
+    text = " ".join(in_words(ask(Question(costly, 1e12, 8, 2.0))))
+    assert "because sums and compression take" in text
 
 
 def test_words_name_the_transport_and_the_sums():
@@ -94,6 +133,19 @@ def test_axes_are_lists_and_ranges():
     for text in ("1G:2G", "1G:2G:1", "1G:2G:x", "1G:2G:3:4"):
         with pytest.raises(PlanError, match="LOW:HIGH:COUNT"):
             axis(text, "rate", parse_rate_bps)
+
+
+def test_a_constant_utilisation_is_an_axis_of_its_own():
+    """Exactly the shares that were given, so that plots find one curve for each."""
+    swept = sweep(JOB, np.geomspace(1e9, 1e11, 50), [2, 4], [1], [0.1, 0.3, 0.7])
+    assert np.unique(swept.utilization).tolist() == [0.1, 0.3, 0.7]
+    along, drawn = sweep_curves(swept)
+    assert along.startswith("link rate")
+    assert "workers 4, utilisation 0.3" in [label for label, _, _ in drawn]
+    for _, rates, factors in drawn:
+        assert len(rates) == 50
+        assert (np.diff(rates) > 0).all()
+        assert (np.diff(factors) >= 0).all()
 
 
 def test_plots_are_drawn(tmp_path):

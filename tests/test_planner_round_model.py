@@ -256,7 +256,8 @@ def test_a_run_is_predicted_beside_its_measurement(tmp_path: Path):
     )
     assert (tmp_path / "plots" / "rounds.png").exists()
     assert "speed-up of Libra over server-only: predicted" in output
-    assert json.loads(written.read_text())["modes"]["libra"] == libra
+    figures = json.loads(written.read_text())
+    assert (figures["schema"], figures["modes"]["libra"]) == (1, libra)
 
 
 def prediction_of(**changes: Any) -> ModePrediction:
@@ -271,6 +272,25 @@ def test_what_links_do_not_explain_is_said():
     late = prediction_of(timeline={"at_s": [1.0, 2.0, 3.0, 4.0], "committed": [1, 2, 3, 4]})
     assert late.error < -0.15
     assert "time-outs after losses" in in_words(late)
+
+
+def test_a_round_that_is_shorter_than_predicted_is_explained():
+    """Parts that overlap."""
+    early = prediction_of(timeline={"at_s": [1.0, 1.001, 1.002], "committed": [1, 2, 3]})
+    assert early.error > 0.15
+    assert "It takes less than its parts add up to" in in_words(early)
+
+
+def test_faults_of_a_run_are_named():
+    """Each once, instead of guesses; a model of rounds knows nothing of them."""
+    fault = {"action": "kill", "target": "switch", "round": 1, "phase": None, "at_s": 1.0}
+    late = prediction_of(
+        timeline={"at_s": [1.0, 2.0, 3.0, 4.0], "committed": [1, 2, 3, 4]},
+        faults=[fault, fault, {**fault, "target": "worker1"}],
+    )
+    words = in_words(late)
+    assert "It had faults (kill switch, kill worker1): what they cost is not predicted" in words
+    assert "time-outs" not in words
 
 
 def test_the_machine_is_named_where_it_is_the_bottleneck():
@@ -326,6 +346,9 @@ def test_runs_that_cannot_be_predicted_are_refused(tmp_path: Path):
     mode = mode_of(traffic())
     del mode["bytes"]
     with pytest.raises(PlanError, match="no bytes of the links"):
+        predict_run(parse_run(run_of(libra=mode)))
+    mode = {**mode_of(traffic()), "phases_least_s": {}}
+    with pytest.raises(PlanError, match=r"has 0 least and \d+ longest times of updates"):
         predict_run(parse_run(run_of(libra=mode)))
     with pytest.raises(BadInput, match="is not a record of a run"):
         load_run(tmp_path / "absent")

@@ -19,7 +19,8 @@ Maker = Callable[..., Model]
 Ranges = Mapping[str, tuple[int, int]]
 
 _COUNT, _SIZE, _ROWS = (1, 1024), (1, 1 << 20), (1, 10**10)
-_BATCH: Ranges = {"batch": (1, 1 << 20)}
+MAX_BATCH = 1 << 20
+_BATCH: Ranges = {"batch": (1, MAX_BATCH)}
 _CLASSES: Ranges = {"classes": (1, 10**7)}
 _MAKERS: Mapping[str, tuple[Maker, Ranges]] = {
     "resnet50": (partial(resnet, 50), _CLASSES),
