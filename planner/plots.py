@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from mininet_topos.formats import mode_label
@@ -19,7 +19,7 @@ from planner.sweeping import Sweep
 from planner.units import rate_text
 
 MAX_CURVES = len(COLOURS)
-_FEW_POINTS = 30
+_FEW_POINTS, _FEW_TICKS = 30, 10
 _LONG_S = 10.0
 """From there on, times are drawn in seconds."""
 
@@ -79,7 +79,13 @@ def _legend_above(panel: Any) -> None:
 
 
 def draw_sweep(sweep: Sweep, target: float, path: Path) -> None:
-    """Draw scaling factors against the axis with most values, a curve for each of the others.
+    """Draw scaling factors against the axis with most values, a curve for each of the others."""
+    with style():
+        _save(sweep_figure(sweep, target), path)
+
+
+def sweep_figure(sweep: Sweep, target: float) -> Figure:
+    """A figure of a sweep.
 
     Of more than `MAX_CURVES` curves those are drawn that are spread evenly over all.
     """
@@ -93,14 +99,23 @@ def draw_sweep(sweep: Sweep, target: float, path: Path) -> None:
             marker = "." if len(x) < _FEW_POINTS else ""
             panel.plot(x, factors, color=colour, lw=1.8, marker=marker, label=label)
         panel.axhline(target, color=INK, lw=1, ls="--", label=f"target {target:g}")
-        panel.set_xscale("log" if len(curves[0][1]) > 2 else "linear")
+        _scale_along(panel, along, curves[0][1])
         panel.set_ylim(0, 1.03)
-        panel.set_xlabel(along)
         panel.set_ylabel("scaling factor")
-        if along.startswith("link"):
-            panel.xaxis.set_major_formatter(EngFormatter(unit="bit/s"))
         panel.legend(loc="best")
-        _save(figure, path)
+    return figure
+
+
+def _scale_along(panel: Any, along: str, values: NDArray[np.float64]) -> None:
+    """An axis with equal factors between ticks, which are at the values where these are few."""
+    if len(values) > 2:
+        panel.set_xscale("log")
+    if len(values) <= _FEW_TICKS:
+        panel.set_xticks(np.unique(values))
+        panel.minorticks_off()
+    text = rate_text if along.startswith("link") else "{:g}".format
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda x, _: text(x)))
+    panel.set_xlabel(along)
 
 
 Curve = tuple[str, NDArray[np.float64], NDArray[np.float64]]

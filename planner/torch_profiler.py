@@ -39,8 +39,8 @@ def profile_module(
         of an iteration: forward and backward pass, without the optimiser.
 
     Raises:
-        PlanError: PyTorch is missing, no parameter has a gradient, or gradients come in another
-            number from one iteration to the next.
+        PlanError: PyTorch is missing, `step` returns no loss, no parameter has a gradient, or
+            gradients come in another number from one iteration to the next.
     """
     if iterations < 1:
         raise PlanError(f"{iterations} iterations: need 1 or more")
@@ -53,6 +53,8 @@ def profile_module(
             module.zero_grad(set_to_none=True)
             begin_s = _synchronised_s(torch, device)
             loss = step()
+            if not getattr(loss, "requires_grad", False):
+                raise PlanError(f"{name}: what step() returns is no loss of any parameter")
             watch.begin()
             loss.backward()
             end_s = _synchronised_s(torch, device)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.collectives import SCHEMES, Scheme
 from planner.errors import PlanError
 from planner.hot_cold import HotCold
-from planner.plots import draw_answer, draw_sweep, sweep_curves
+from planner.plots import draw_answer, draw_sweep, sweep_curves, sweep_figure
 from planner.profile import Profile
 from planner.question import Question, as_fields, ask, in_words
 from planner.simulation import Job, scaling_factor
@@ -146,6 +146,26 @@ def test_a_constant_utilisation_is_an_axis_of_its_own():
         assert len(rates) == 50
         assert (np.diff(rates) > 0).all()
         assert (np.diff(factors) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("rates_bps", "workers", "ticks"),
+    [
+        ([1e9], [1, 2, 4, 64], ["1", "2", "4", "64"]),
+        ([1e9], range(1, 200), ["1", "10", "100"]),
+        (np.geomspace(1e9, 1e11, 3), [2], ["1 Gbit/s", "10 Gbit/s", "100 Gbit/s"]),
+    ],
+)
+def test_ticks_are_values_or_round_numbers(rates_bps, workers, ticks: list[str]):
+    """In plain text."""
+    panel = sweep_figure(sweep(JOB, rates_bps, workers), 0.95).axes[0]
+    low, high = panel.get_xlim()
+    shown = [
+        label.get_text()
+        for at, label in zip(panel.get_xticks(), panel.get_xticklabels(), strict=True)
+        if low <= at <= high
+    ]
+    assert shown == ticks
 
 
 def test_plots_are_drawn(tmp_path):

@@ -47,6 +47,18 @@ def test_sparse_gradients_have_the_rows_that_were_looked_up():
     assert profile.size_bytes.tolist() == [4 * 8 * 4]
 
 
+@pytest.mark.parametrize("returned", [None, 3.0])
+def test_a_step_without_a_loss_is_refused(returned: object):
+    """A number, nothing, or a tensor that nothing was tracked for."""
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(4, 1)
+    with pytest.raises(PlanError, match=r"what step\(\) returns is no loss"):
+        profile_module(net, lambda: returned, name="net", iterations=1)
+    with torch.no_grad(), pytest.raises(PlanError, match="is no loss"):
+        profile_module(net, lambda: net(torch.ones(2, 4)).sum(), name="net", iterations=1)
+    assert all(not parameter._post_accumulate_grad_hooks for parameter in net.parameters())
+
+
 def test_frozen_and_unused_parameters_are_left_out():
     """What gets no gradient is not sent; without any there is no profile."""
     torch = pytest.importorskip("torch")
