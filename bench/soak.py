@@ -137,6 +137,7 @@ def soak(minutes: float, seed: int, folder: Path, consistency: str = "bsp") -> d
         "rounds": rounds,
         "minutes": faulty["modes"]["libra"]["timeline"]["at_s"][-1] / 60,
         "faults": len(faulty["faults"]),
+        "missed": len(faulty["faults_missed"]),
         "fault": fault,
         "longest_recovery_s": max(recoveries, default=None),
         "identical": faulty["model_sha256"] == calm["model_sha256"],
@@ -152,7 +153,8 @@ def soak(minutes: float, seed: int, folder: Path, consistency: str = "bsp") -> d
 def show(found: dict[str, Any]) -> None:
     """Print a result for people."""
     print(
-        f"{found['rounds']:,} rounds in {found['minutes']:.1f} minutes, {found['faults']} faults, "
+        f"{found['rounds']:,} rounds in {found['minutes']:.1f} minutes, {found['faults']} faults "
+        f"({found['missed']} did not happen), "
         f"longest recovery {found['longest_recovery_s']} s"
     )
     print(f"model under faults    {found['model_sha256']}")

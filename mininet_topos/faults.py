@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from host_stack.errors import BadInput
 from mininet_topos.job_processes import (
@@ -62,6 +63,7 @@ class Fault:
         round: from 0; it happens when the round begins, or in the `phase` of it.
         phase: one of `PHASES`, or None.
         seconds: after which the process is started again, or the link is mended.
+        given: the text that it was read from.
     """
 
     action: Action
@@ -69,6 +71,7 @@ class Fault:
     round: int
     phase: str | None
     seconds: float
+    given: str = field(default="", compare=False)
 
     @property
     def holder(self) -> str:
@@ -80,6 +83,22 @@ class Fault:
     def __str__(self) -> str:
         phase = f":{self.phase}" if self.phase else ""
         return f"{self.action}={self.target}@r{self.round}{phase}"
+
+    @property
+    def as_given(self) -> str:
+        """How it was written, and who is meant where that is another name."""
+        if not self.given or f"={self.target}@" in self.given:
+            return self.given or str(self)
+        return f"{self.given} ({self.target})"
+
+    def record(self) -> dict[str, Any]:
+        """What it is, for run.json."""
+        return {
+            "action": self.action.value,
+            "target": self.target,
+            "round": self.round,
+            "phase": self.phase,
+        }
 
 
 @dataclass(frozen=True)
@@ -102,7 +121,9 @@ class FaultPlan:
         """Read a text; `BadFault` says what is wrong with it and what is allowed."""
         words: dict[str, object] = {}
         faults = []
-        for item in filter(None, (part.strip() for part in text.split(","))):
+        for item in (part.strip() for part in text.split(",")) if text.strip() else ():
+            if not item:
+                raise BadFault(f"faults {text!r}: there is nothing between two commas")
             word, equals, value = (part.strip() for part in item.partition("="))
             if not equals:
                 raise BadFault(f"fault {item!r}: write WORD=VALUE")
@@ -140,13 +161,13 @@ class FaultPlan:
                 fault.action is Action.CUT and fault.target not in hosts
             ):
                 allowed = hosts if fault.action is Action.CUT else known
-                raise BadFault(f"fault {fault}: allowed are {', '.join(allowed)}")
+                raise BadFault(f"fault {fault.as_given}: allowed are {', '.join(allowed)}")
             if fault.round >= rounds:
-                raise BadFault(f"fault {fault}: the rounds are 0 to {rounds - 1}")
+                raise BadFault(f"fault {fault.as_given}: the rounds are 0 to {rounds - 1}")
             if fault.action is Action.DEAD and not (fault.target == SWITCH and backup):
                 raise BadFault(
-                    f"fault {fault}: only the switch may be dead for good, and only where there "
-                    "is another path (--backup-path)"
+                    f"fault {fault.as_given}: only the switch may be dead for good, and only where "
+                    "there is another path (--backup-path)"
                 )
 
     def holds(self) -> dict[str, list[str]]:
@@ -189,7 +210,8 @@ def _read_event(action: Action, value: str, item: str) -> Fault:
     seconds = default_s if match["seconds"] is None else float(match["seconds"])
     if seconds > MAX_S:
         raise BadFault(f"fault {item!r}: allowed are up to {MAX_S:g} s")
-    return Fault(action, _process_of(match["target"]), int(match["round"]), phase, seconds)
+    target = _process_of(match["target"])
+    return Fault(action, target, int(match["round"]), phase, seconds, item)
 
 
 def _process_of(target: str) -> str:

@@ -42,6 +42,11 @@ def is_server(name: str) -> bool:
     return re.fullmatch(r"server\d*", name) is not None
 
 
+def is_worker(name: str) -> bool:
+    """Whether a name is one of `worker_name`."""
+    return re.fullmatch(r"worker\d+", name) is not None
+
+
 def scheduler_name(rank: int) -> str:
     """The name of the process of a server's scheduler, which runs beside it."""
     return server_name(rank).replace("server", "scheduler")

@@ -15,10 +15,12 @@ from controller.artifacts import Artifact
 from controller.jobapi.ask import JobStatus, read_status
 from controller.jobapi.operator import Operator
 from host_stack.audit.check import AuditResult, all_of, audit
+from host_stack.progress import BSP
 from host_stack.standing import together
 from mininet_topos import job_processes as names
 from mininet_topos import links
 from mininet_topos.errors import NotReady
+from mininet_topos.faults import Fault
 from mininet_topos.injector import Injected, Injector
 from mininet_topos.job_files import JOB_ID, JobFiles
 from mininet_topos.job_processes import JobProcesses
@@ -45,7 +47,7 @@ class ModeResult:
     `timeline` has, for each commit, the seconds since the training began and the rounds committed
     by all servers; `rounds` maps a round to what each worker told of it, `commits` to what each
     server did; `workers_done` and `servers_done` have what the last process of each told at its
-    end, and `folders` are those of the shards.
+    end, and `folders` are those of the shards. `missed` are faults whose point never came.
     """
 
     folder: Path
@@ -60,6 +62,7 @@ class ModeResult:
     switch_answers: list[bool] = field(default_factory=list)
     timeline: list[tuple[float, int]] = field(default_factory=list)
     faults: list[Injected] = field(default_factory=list)
+    missed: tuple[Fault, ...] = ()
     processors: dict[str, Any] = field(default_factory=dict)
     audit: AuditResult | None = None
     servers: int = 1
@@ -153,7 +156,8 @@ class ModeRun:
 
     def _train(self, job: JobProcesses, on_progress: OnProgress) -> None:
         """Let the workers go, until all rounds are committed and every process has said so."""
-        injector = Injector(self._faults.faults, job)
+        is_bsp = self._options.consistency == str(BSP)
+        injector = Injector(self._faults.faults, job, open_rounds=1 if is_bsp else 2)
         self.result.faults = injector.injected
         for name in job.workers:
             job.release(name)
@@ -170,18 +174,25 @@ class ModeRun:
             self._take(event)
             if event.kind == "route":
                 job.turn(detour=event.fields["detour"])
-            if event.kind == "commit" and not self._is_last_commit(event):
+            if not self._is_of_all(event):
                 continue
             injector.take(event)
             self._change_hot_set(event, job)
             if event.kind == "commit":
                 self.result.timeline.append((injector.now_s, event.fields["round"] + 1))
             on_progress(len(self.result.commits))
+        injector.end()
+        self.result.missed = injector.missed
         self.result.processors = meter.as_fields()
 
-    def _is_last_commit(self, event: Event) -> bool:
-        """Whether the round is now committed by all servers."""
-        rounds = int(event.fields["round"]) + 1
+    def _is_of_all(self, event: Event) -> bool:
+        """Whether a round that a server opens, by a commit or its return, is open at all of them.
+
+        True of all other events.
+        """
+        if event.kind not in {"commit", "ready"} or not names.is_server(event.process):
+            return True
+        rounds = int(event.fields["round"]) + (event.kind == "commit")
         self._committed[event.process] = rounds
         return min(self._committed.values()) == rounds
 

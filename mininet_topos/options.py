@@ -17,12 +17,13 @@ from host_stack.fixedpoint import check_fraction_bits
 from host_stack.layout import MAX_ROUND, MAX_WORKERS
 from host_stack.progress import BSP, Consistency
 from host_stack.shards import MAX_SERVERS
-from mininet_topos.faults import Action, FaultPlan
+from mininet_topos.faults import Action, BadFault, Fault, FaultPlan
 from mininet_topos.job_processes import is_server, server_name, worker_name
 from mininet_topos.leaf_spine import LEAVES_MAX, SPINES_MAX, LeafSpineTopology
 from mininet_topos.shaping import LinkShape
 from mininet_topos.star import StarTopology
 from mininet_topos.topology import Topology
+from workloads.holds import SERVER_PHASES, WORKER_PHASES
 from workloads.optimizers import make_optimizer
 from workloads.training import FRAMEWORKS
 
@@ -210,7 +211,20 @@ class RunOptions:
                 f"{', '.join(hit)}: with PyTorch a run can lose its switch, and packets; a worker "
                 "or server that is gone ends torch.distributed"
             )
+        unseen = [fault for fault in self.faults.faults if fault.phase in WORKER_PHASES]
+        if unseen:
+            raise BadFault(
+                f"fault {unseen[0].as_given}: workers with PyTorch stop in no phase; allowed are "
+                f"the beginning of a round and {', '.join(SERVER_PHASES)}"
+            )
         importlib.import_module("host_stack.torch")  # says so if PyTorch is missing
+
+    @property
+    def uncertain_faults(self) -> tuple[Fault, ...]:
+        """Those whose point may never come: out of step a job may have fewer rounds than steps."""
+        if Consistency.parse(self.consistency) == BSP:
+            return ()
+        return tuple(each for each in self.faults.faults if each.phase not in WORKER_PHASES)
 
     def faults_of(self, mode: str) -> FaultPlan:
         """The faults of one mode: server-only stays without, to compare with, unless alone."""

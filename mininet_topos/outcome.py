@@ -9,13 +9,16 @@ from mininet_topos import formats
 
 
 def outcome(modes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The fields `model_sha256`, `faults` and `audit` of run.json (docs/run-json.md)."""
+    """The fields of run.json for what a run came to (docs/run-json.md)."""
     audits = [mode["audit"] for mode in modes.values() if mode["audit"] is not None]
+    faults, missed = (
+        [{"mode": name, **fault} for name, mode in modes.items() for fault in mode[field]]
+        for field in ("faults", "faults_missed")
+    )
     return {
         "model_sha256": _common(mode["model_sha256"] for mode in modes.values()),
-        "faults": [
-            {"mode": name, **fault} for name, mode in modes.items() for fault in mode["faults"]
-        ],
+        "faults": faults,
+        "faults_missed": missed,
         "audit": {
             "conserved": all(each["conserved"] for each in audits),
             "pushed_sha256": _common(each["pushed_sha256"] for each in audits),
@@ -34,16 +37,19 @@ def _common(hashes: Iterable[str]) -> str | None:
 def fault_lines(run: Mapping[str, Any]) -> Iterator[str]:
     """What a person is told of the faults of a run."""
     for fault in run["faults"]:
-        when = f"round {fault['round']}" + (f" ({fault['phase']})" if fault["phase"] else "")
         recovery_s = fault["recovery_s"]
-        yield (
-            f"{fault['mode']}: {fault['action']} {fault['target']} in {when}, "
-            + (
-                "no round was committed after it"
-                if recovery_s is None
-                else f"next commit after {formats.seconds(recovery_s)}"
-            )
+        yield _what(fault) + (
+            ", not recovered when the training ended"
+            if recovery_s is None
+            else f", recovered after {formats.seconds(recovery_s)}"
         )
+    for fault in run["faults_missed"]:
+        yield f"warning: {_what(fault)} did not happen: the training never came there"
+
+
+def _what(fault: Mapping[str, Any]) -> str:
+    phase = f" ({fault['phase']})" if fault["phase"] else ""
+    return f"{fault['mode']}: {fault['action']} {fault['target']} in round {fault['round']}{phase}"
 
 
 def audit_lines(run: Mapping[str, Any]) -> Iterator[str]:

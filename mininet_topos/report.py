@@ -144,13 +144,18 @@ def _fault_cards(record: RunRecord) -> list[str]:
     """What went wrong, how long it took to recover, and whether anything was lost on the way."""
     cards = []
     faults = [fault for mode in record.modes.values() for fault in mode.faults]
+    missed = sum(mode.missed_faults for mode in record.modes.values())
+    if missed:
+        text = "The training never came to the round and phase at which they were to happen."
+        cards.append(_card("Faults that did not happen", str(missed), text, "bad"))
     if faults:
         times = [fault.recovery_s for fault in faults if fault.recovery_s is not None]
         text = f"{len(faults)} faults were injected."
         if len(faults) > len(times):
-            text += f" After {len(faults) - len(times)} of them no round was committed."
+            text += f" {len(faults) - len(times)} were not over when the training ended."
         longest = formats.seconds(max(times)) if times else "–"
-        cards.append(_card("Longest recovery", longest, text + " Until the next commit."))
+        text += " Until a round that began after the fault was committed, with the victim back."
+        cards.append(_card("Longest recovery", longest, text))
     audits = [mode.conserved for mode in record.modes.values() if mode.conserved is not None]
     if audits:
         good = all(audits)

@@ -66,7 +66,7 @@ class Processors:
 
 @dataclass(frozen=True)
 class FaultRecord:
-    """Something that was killed or cut; None for what did not happen any more."""
+    """Something that was killed or cut; `recovery_s` None where the training ended before."""
 
     action: str
     target: str
@@ -107,6 +107,7 @@ class ModeRecord:
     packets_per_push: PacketsPerPush | None
     timeline: Timeline | None
     faults: list[FaultRecord]
+    missed_faults: int
     conserved: bool | None
 
     @property
@@ -225,6 +226,7 @@ def _mode(node: JsonNode) -> ModeRecord:
     quality = node.optional("quality")
     pushes = node.optional("packets_per_push")
     faults, audit = node.optional("faults"), node.optional("audit")
+    missed = node.optional("faults_missed")
     return ModeRecord(
         model_sha256=node.get("model_sha256").sha256(),
         round_s=round_s,
@@ -250,6 +252,7 @@ def _mode(node: JsonNode) -> ModeRecord:
         ),
         timeline=_timeline(node.optional("timeline")),
         faults=[_fault(each) for each in faults.elements()] if faults else [],
+        missed_faults=len(list(missed.elements())) if missed else 0,
         conserved=audit.get("conserved").boolean() if audit else None,
     )
 

@@ -40,6 +40,11 @@ def run(options: RunOptions, say: Callable[[str], None]) -> tuple[dict[str, Any]
     enter_isolated()
     require_tools(*NETWORK_TOOLS)
     allow_descriptors()
+    for fault in options.uncertain_faults:
+        say(
+            f"warning: fault {fault.as_given} may not happen: with --consistency "
+            f"{options.consistency} there may be fewer rounds than steps"
+        )
     artifact = Artifact.load(program_with(options.lanes))
     artifact.require_current()
     workload = open_workload(

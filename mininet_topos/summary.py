@@ -154,6 +154,7 @@ def mode_summary(
             "committed": [rounds for _, rounds in result.timeline],
         },
         "faults": [injected.record() for injected in result.faults],
+        "faults_missed": [fault.record() for fault in result.missed],
         "audit": None if result.audit is None else result.audit.as_fields(),
     }
 

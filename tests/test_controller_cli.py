@@ -148,6 +148,7 @@ def summary(**hashes: str) -> dict[str, object]:
             for mode, sha in hashes.items()
         },
         "faults": [],
+        "faults_missed": [],
         "audit": None,
     }
 
@@ -176,7 +177,7 @@ def test_models_that_differ(libra: Run, monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_faults_and_the_audit_are_told(
     libra: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Recovery in seconds; gradients that were lost fail the command."""
+    """Recovery in seconds; what did not happen; gradients that were lost fail the command."""
     made = summary(libra="ab" * 32)
     made["faults"] = [
         {
@@ -188,6 +189,8 @@ def test_faults_and_the_audit_are_told(
             "recovery_s": 1.5,
         }
     ]
+    missed = {"mode": "libra", "action": "cut", "target": "worker1", "round": 9, "phase": None}
+    made["faults_missed"] = [missed]
     audit = {
         "conserved": False,
         "gradients": 9000,
@@ -200,7 +203,8 @@ def test_faults_and_the_audit_are_told(
     made["audit"] = {"conserved": False, "pushed_sha256": "ab" * 32}
     monkeypatch.setattr(cli, "run_experiment", lambda *_: (made, tmp_path))
     code, out, err = libra("run", "--audit", "--fault", "kill=switch@r3:drain")
-    assert "libra: kill switch in round 3 (drain), next commit after 1.5 s" in out
+    assert "libra: kill switch in round 3 (drain), recovered after 1.5 s" in out
+    assert "warning: libra: cut worker1 in round 9 did not happen" in out
     assert "NOT CONSERVED: 9,000 gradients" in out
     assert "round 2: 1 of 7 sums differ" in out
     assert (code, "not what was pushed" in err) == (1, True)

@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.fault_cells import BMV2, EMBEDDED, WORKERS, Cell, all_cells, lost_for_good
 from tests.test_run_end_to_end import libra, needs_emulation
 
 LIMIT_S = 1200
@@ -21,43 +24,15 @@ LIMIT_S = 1200
 
 pytestmark = [*needs_emulation, pytest.mark.timeout(2 * LIMIT_S + 60)]
 
-WORKERS = (1, 4, 8)
 ROUNDS = 4
-LINKS = {
-    "none": "",
-    "loss1": "loss=0.01,seed=11",
-    "loss5": "loss=0.05,seed=12",
-    "loss20": "loss=0.2,seed=13",
-    "duplication": "dup=0.2,seed=14",
-    "reordering": "reorder=0.2,seed=15",
-    "spikes": "spike=0.05,spike_delay=80ms,seed=16",
-}
-PHASES = ("compute", "push", "drain", "update")
-VICTIMS = ("switch", "server", "worker1", "controller")
-NEEDS_THE_NEXT_CONTROLLER = ",kill=worker1@r3"
-"""A worker that joins takes another epoch, which nobody but a controller gives."""
-
-KILLS = {
-    f"{who}-{phase}": f"kill={who}@r2:{phase}"
-    + (NEEDS_THE_NEXT_CONTROLLER if who == "controller" else "")
-    for who in VICTIMS
-    for phase in PHASES
-} | {
-    "switch": "kill=switch@r2",
-    "cut-worker": "cut=worker1@r2+2s",
-    "cut-server": "cut=server@r2+2s",
-    "switch+controller": "kill=switch@r2,kill=controller@r2",
-    "switch+server": "kill=switch@r2:push,kill=server@r2:drain",
-    "server+worker": "kill=server@r2,kill=worker1@r2",
-    "switch+worker": "kill=switch@r2:drain,kill=worker1@r2:drain",
-}
 EVERY_RUN = {
-    (4, "loss5", "libra"),
-    (4, "switch-drain", "libra"),
-    (4, "server+worker", "libra"),
-    (4, "controller-push", "libra"),
+    "libra-4-loss5",
+    "libra-4-switch-drain",
+    "libra-4-dead-drain",
+    "libra-4-controller-push",
+    "libra-4-server+worker1-compute",
 }
-ON_BMV2 = ("none", *(name for name in KILLS if not name.startswith("cut")))
+"""Cells that run among all other tests."""
 
 
 def train(
@@ -95,20 +70,23 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check(
-    tmp_path: Path, references: Path, workers: int, mode: str, fault: str, target: str = "soft"
-) -> None:
-    """Train under faults, and compare with the training without."""
-    folder = references / str(workers)
+    tmp_path: Path, references: Path, cell: Cell, *options: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Train under faults, and compare with the training without; returns both run.json."""
+    folder = references / str(cell.workers)
     folder.mkdir(exist_ok=True)
-    expected = reference(folder, workers)
-    run = train(tmp_path, workers, mode, fault, target)
+    expected = reference(folder, cell.workers)
+    mode, target = ("libra", "bmv2") if cell.way == BMV2 else (cell.way, "soft")
+    run = train(tmp_path, cell.workers, mode, cell.fault, target, *options)
     assert run["model_sha256"] == expected["model_sha256"]
     assert run["audit"]["conserved"]
     assert run["audit"]["pushed_sha256"] == expected["audit"]["pushed_sha256"]
-    kills = fault.count("=") if "@" in fault else 0
-    assert len(run["faults"]) == kills
+    assert len(run["faults"]) == cell.fault.count("@")
+    assert run["faults_missed"] == []
     for each in run["faults"]:
-        assert each["ended_s"] is not None
+        assert (each["ended_s"] is None) == (each["action"] == "dead")
+        assert each["recovery_s"] >= each["next_commit_s"]
+    return run, expected
 
 
 OUT_OF_STEP = ("ssp:2", "ssp:1,steps=6", "async:steps=3", "async:seconds=0.3")
@@ -144,46 +122,32 @@ needs_bmv2 = [
 ]
 
 
-def cells() -> list:
-    """All cells of the matrix."""
-    listed = []
-    for workers in WORKERS:
-        for name, fault in (LINKS | KILLS).items():
-            for mode in ("libra", "server-only"):
-                mark = pytest.mark.faults(every_run=(workers, name, mode) in EVERY_RUN)
-                cell = pytest.param(
-                    workers, mode, fault, "soft", id=f"{mode}-{workers}-{name}", marks=mark
-                )
-                listed.append(cell)
-            if name in ON_BMV2:
-                marks = [*needs_bmv2, pytest.mark.faults]
-                cell = pytest.param(
-                    workers, "libra", fault, "bmv2", id=f"bmv2-{workers}-{name}", marks=marks
-                )
-                listed.append(cell)
-    return listed
+def params(cells: Iterable[Cell]) -> list:
+    """Cells for pytest, with what each needs."""
+    return [
+        pytest.param(
+            cell,
+            id=cell.id,
+            marks=[
+                pytest.mark.faults(every_run=cell.id in EVERY_RUN),
+                *(needs_bmv2 if cell.way == BMV2 else ()),
+            ],
+        )
+        for cell in cells
+    ]
 
 
-@pytest.mark.parametrize(("workers", "mode", "fault", "target"), cells())
-def test_faults_keep_the_bits(
-    workers: int, mode: str, fault: str, target: str, tmp_path: Path, references: Path
-) -> None:
+@pytest.mark.parametrize("cell", params(all_cells()))
+def test_faults_keep_the_bits(cell: Cell, tmp_path: Path, references: Path) -> None:
     """Model and pushed gradients are those of the training without faults and without a switch."""
-    check(tmp_path, references, workers, mode, fault, target)
+    check(tmp_path, references, cell)
 
 
-@pytest.mark.parametrize(
-    "workers", [pytest.param(w, marks=pytest.mark.faults(every_run=w == 4)) for w in WORKERS]
-)
-def test_the_switch_stays_dead(workers: int, tmp_path: Path, references: Path) -> None:
+@pytest.mark.parametrize("cell", params(lost_for_good()))
+def test_the_switch_stays_dead(cell: Cell, tmp_path: Path, references: Path) -> None:
     """Where there is another path, training goes on over it, and everything is the same."""
-    folder = references / str(workers)
-    folder.mkdir(exist_ok=True)
-    expected = reference(folder, workers)
-    run = train(tmp_path, workers, "libra", "dead=switch@r2:drain", "soft", "--backup-path")
-    assert run["model_sha256"] == expected["model_sha256"]
+    run, expected = check(tmp_path, references, cell, "--backup-path")
     assert run["audit"] == expected["audit"]
-    assert run["faults"][0]["recovery_s"] is not None
     assert run["modes"]["libra"]["server_counters"]["fallback_added"] > 0
 
 
@@ -196,12 +160,8 @@ def test_the_switch_comes_back(workers: int, tmp_path: Path, references: Path) -
     Meanwhile a worker is away, so that rounds are left for that. The counters are of the switch
     that came back.
     """
-    folder = references / str(workers)
-    folder.mkdir(exist_ok=True)
-    expected = reference(folder, workers)
-    fault = "kill=switch@r1+1s,kill=worker1@r3+30s"
-    run = train(tmp_path, workers, "libra", fault, "soft", "--backup-path")
-    assert run["model_sha256"] == expected["model_sha256"]
+    cell = Cell(EMBEDDED, workers, "", "kill=switch@r1+1s,kill=worker1@r3+30s")
+    run, expected = check(tmp_path, references, cell, "--backup-path")
     assert run["audit"] == expected["audit"]
     mode = run["modes"]["libra"]
     assert mode["server_counters"]["fallback_added"] > 0
@@ -214,11 +174,7 @@ def test_the_switch_comes_back(workers: int, tmp_path: Path, references: Path) -
 )
 def test_the_hot_set_changes(workers: int, tmp_path: Path, references: Path) -> None:
     """Other keys become hot in the middle of the training, and a worker dies just then."""
-    folder = references / str(workers)
-    folder.mkdir(exist_ok=True)
-    expected = reference(folder, workers)
-    fault = "kill=worker1@r2:compute"
-    run = train(tmp_path, workers, "libra", fault, "soft", "--change-hot-set", "2")
-    assert run["model_sha256"] == expected["model_sha256"]
+    cell = Cell(EMBEDDED, workers, "", "kill=worker1@r2:compute")
+    run, expected = check(tmp_path, references, cell, "--change-hot-set", "2")
     assert run["audit"] == expected["audit"]
     assert run["modes"]["libra"]["server_counters"]["incarnations"] >= 1

@@ -53,6 +53,9 @@ def test_a_point_is_waited_at_by_whom_it_concerns() -> None:
     ("text", "message"),
     [
         ("loss", "WORD=VALUE"),
+        (",", "nothing between two commas"),
+        ("loss=0.1,,kill=switch@r1", "nothing between two commas"),
+        ("kill=switch@r1,", "nothing between two commas"),
         ("kills=switch@r1", "known are loss"),
         ("loss=0.1,loss=0.2", "twice"),
         ("loss=2", "allowed is 0 to 1"),
@@ -73,7 +76,8 @@ def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kill=worker5@r1", "allowed are switch, s1, controller, server, worker1"),
+        ("kill=worker5@r1", "fault kill=worker5@r1: allowed are switch, s1, controller, server"),
+        ("kill=w4@r1:push", r"fault kill=w4@r1:push \(worker5\): allowed are switch, s1"),
         ("cut=switch@r1", "allowed are server, worker1"),
         ("kill=switch@r60", "rounds are 0 to 59"),
         ("dead=switch@r1", "backup-path"),
@@ -100,3 +104,17 @@ def test_the_baseline_has_no_faults() -> None:
     assert options.faults_of("libra") == plan
     assert not options.faults_of("server-only")
     assert RunOptions(faults=plan, modes=("server-only",)).faults_of("server-only") == plan
+
+
+def test_points_that_may_never_come_are_known() -> None:
+    """Out of step, rounds may be fewer than steps; phases of workers count steps."""
+    plan = FaultPlan.parse("kill=switch@r9,kill=server@r9:drain,kill=worker1@r9:push")
+    assert RunOptions(faults=plan).uncertain_faults == ()
+    out_of_step = RunOptions(faults=plan, consistency="async:steps=3")
+    assert out_of_step.uncertain_faults == plan.faults[:2]
+
+
+def test_workers_with_pytorch_stop_in_no_phase() -> None:
+    """A fault in one would never happen: it is refused, with what can be had."""
+    with pytest.raises(BadFault, match="kill=switch@r1:push: workers with PyTorch stop in no"):
+        RunOptions(framework="torch", faults=FaultPlan.parse("kill=switch@r1:push"))

@@ -51,8 +51,36 @@ def commit(round_: int) -> Event:
     return Event("server", "commit", {"round": round_})
 
 
+def said(process: str, kind: str, round_: int = 0) -> Event:
+    """Another event."""
+    return Event(process, kind, {"round": round_})
+
+
+class Training:
+    """An injector under way, whose `recoveries` are those of its faults so far."""
+
+    def __init__(self, text: str, *, open_rounds: int = 1) -> None:
+        self.clock, self.emulated = Clock(), Recorded()
+        faults = FaultPlan.parse(text).faults
+        self.injector = Injector(faults, self.emulated, self.clock, open_rounds=open_rounds)
+        self.injector.begin()
+
+    def pass_(self, seconds: float, *events: Event) -> list[float | None]:
+        """Let time pass, then events come."""
+        self.clock.now += seconds
+        self.injector.tick()
+        for event in events:
+            self.injector.take(event)
+        return self.recoveries
+
+    @property
+    def recoveries(self) -> list[float | None]:
+        """In the order of faults."""
+        return [each.record()["recovery_s"] for each in self.injector.injected]
+
+
 def test_faults_happen_when_their_round_begins() -> None:
-    """Two at once, each ended after its time; recovered at the next commit."""
+    """Two at once, each ended after its time; recovered with the round that began after them."""
     clock, emulated = Clock(), Recorded()
     plan = FaultPlan.parse("kill=switch@r2+1s,cut=worker1@r2+3s,kill=server@r0+1s")
     injector = Injector(plan.faults, emulated, clock)
@@ -74,6 +102,8 @@ def test_faults_happen_when_their_round_begins() -> None:
     injector.tick()
     assert emulated.take() == ["mend worker1"]
     assert injector.is_quiet
+    clock.now += 0.5
+    injector.take(commit(3))
     assert [each.record() for each in injector.injected][1] == {
         "action": "kill",
         "target": "switch",
@@ -81,7 +111,8 @@ def test_faults_happen_when_their_round_begins() -> None:
         "phase": None,
         "at_s": 1.0,
         "ended_s": 2.5,
-        "recovery_s": 1.5,
+        "next_commit_s": 1.5,
+        "recovery_s": 3.5,
     }
 
 
@@ -124,3 +155,97 @@ def test_what_two_faults_take_comes_back_with_the_last() -> None:
         told.append(emulated.take())
     assert told == [[], ["mend server"], ["restart server"]]
     assert [each.ended_s for each in injector.injected] == [3.0, 1.0, 2.0, None, 1.0]
+
+
+def test_rounds_that_are_computed_again_belong_to_the_recovery() -> None:
+    """A server that goes back to its checkpoint has recovered when it is ahead of where it was."""
+    training = Training("kill=server@r5:update")
+    training.pass_(0, *map(commit, range(5)))
+    training.injector.take(Event("server", "hold", {"round": 5, "phase": "update"}))
+    training.pass_(2.0, said("server", "ready", 3))
+    assert training.pass_(1.0, commit(3), commit(4), commit(5)) == [None]
+    assert training.pass_(1.0, commit(6)) == [4.0]
+
+
+def test_a_commit_that_a_worker_heard_of_first_is_no_recovery() -> None:
+    """The worker waits in its round before the runner has read of the commit before it."""
+    training = Training("kill=switch@r1:compute")
+    training.injector.take(Event("worker1", "hold", {"round": 1, "phase": "compute"}))
+    assert training.pass_(1.0, commit(0), commit(1)) == [None]
+    assert training.pass_(1.0, commit(2)) == [2.0]
+
+
+def test_a_controller_has_to_serve_again() -> None:
+    """Rounds go on without it; the run waits until it is there."""
+    training = Training("kill=controller@r0")
+    assert training.pass_(0.5, commit(0), commit(1)) == [None]
+    training.pass_(0.5)
+    assert not training.injector.is_quiet
+    assert training.pass_(1.0, said("controller", "ready")) == [2.0]
+    assert training.injector.is_quiet
+
+
+def test_a_worker_has_to_make_a_step_out_of_step() -> None:
+    """Others close rounds without it, and two rounds are open at a time."""
+    training = Training("kill=worker2@r0", open_rounds=2)
+    training.pass_(1.0, commit(0), commit(1), commit(2), said("worker1", "round"))
+    assert training.recoveries == [None]
+    assert training.pass_(1.0, said("worker2", "ready"), commit(3)) == [None]
+    assert training.pass_(1.0, said("worker2", "round", 1)) == [3.0]
+    cut = Training("cut=worker1@r0", open_rounds=2)
+    assert cut.pass_(1.0, said("worker1", "round"), commit(0), commit(1)) == [None]
+    assert cut.pass_(1.0, commit(2)) == [2.0]
+
+
+def test_the_end_of_the_training_ends_the_last_recoveries() -> None:
+    """Behind the last round none begins; a switch that is dead for good is recovered from too."""
+    training = Training("kill=switch@r0,dead=switch@r1,kill=worker1@r1")
+    training.pass_(1.0, commit(0))
+    training.pass_(1.0, commit(1), said("worker1", "done"))
+    assert training.recoveries == [2.0, None, None]
+    training.injector.end()
+    assert training.recoveries == [2.0, 1.0, 1.0]
+
+
+def test_a_fault_whose_point_never_comes_is_missed() -> None:
+    """It is told apart from those that happened."""
+    training = Training("kill=switch@r1,kill=worker1@r1:push,cut=server@r9")
+    training.pass_(0, commit(0), commit(1))
+    assert [str(fault) for fault in training.injector.missed] == [
+        "kill=worker1@r1:push",
+        "cut=server@r9",
+    ]
+
+
+def test_a_server_that_dies_as_it_tells_of_a_commit_opens_the_round_when_it_is_back() -> None:
+    """Its checkpoint has the round, and nobody hears of the commit."""
+    training = Training("kill=server@r1:compute,kill=switch@r1")
+    training.injector.take(Event("worker1", "hold", {"round": 1, "phase": "compute"}))
+    training.pass_(1.0, said("server", "ready", 1))
+    assert training.emulated.take() == [
+        "kill server",
+        "release worker1",
+        "restart server",
+        "kill switch",
+    ]
+    assert training.injector.missed == ()
+
+
+def test_starting_is_no_part_of_being_away() -> None:
+    """A switch is waited for until it is up: `ended_s` is when it was started."""
+    clock = Clock()
+
+    class Slow(Recorded):
+        def restart(self, name: str) -> None:
+            """Take a while."""
+            super().restart(name)
+            clock.now += 5.0
+
+    injector = Injector(FaultPlan.parse("kill=switch@r0").faults, Slow(), clock)
+    injector.begin()
+    clock.now += 1.0
+    injector.tick()
+    injector.take(commit(0))
+    injector.take(commit(1))
+    record = injector.injected[0].record()
+    assert (record["ended_s"], record["recovery_s"]) == (1.0, 6.0)

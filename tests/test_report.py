@@ -165,10 +165,14 @@ def test_faults_and_the_audit_have_cards():
     """The longest recovery, what never recovered, and whether anything was lost."""
     run = make_run()
     text = "\n".join(page_of(run).text)
-    assert "Longest recovery\n1.65 s\n6 faults were injected. After 3 of them no round" in text
+    assert "Longest recovery\n1.65 s\n6 faults were injected. 3 were not over when" in text
+    assert "did not happen" not in text
     assert "Audit\nConserved\nEvery pushed gradient was applied once" in text
     run["modes"]["libra"]["audit"]["conserved"] = False
     assert "Not conserved" in page_of(run).text
+    missed = {"action": "kill", "target": "switch", "round": 3, "phase": None}
+    run["modes"]["libra"]["faults_missed"] = [missed]
+    assert "Faults that did not happen\n1\nThe training never" in "\n".join(page_of(run).text)
     for mode in run["modes"].values():
         del mode["audit"], mode["faults"]
     without = page_of(run).text
