@@ -93,7 +93,8 @@ class Server:
         one is given the steps of each rank that were committed, as `resumed`, and an incarnation
         that is new. `on_phase` is told `drain` before a round is drained, and `update` before
         anybody is told that it is committed. With `records_first` so is `on_commit`, so that a
-        server that records every commit has lost none that anybody knows of.
+        server that records every commit has lost none that anybody knows of; of the last round it
+        always is.
         """
         self.parameters = parameters
         self.counters: Counter[str] = Counter()
@@ -111,7 +112,7 @@ class Server:
             SoftwareAggregator(job.num_keys, incarnation.fraction_bits) for _ in range(2)
         ]
         self._hot_stats = HotStats()
-        self._change_is_due = self._is_changing = False
+        self._change_is_due = self._is_changing = self._is_over = False
         self._joined = {} if resumed is None else dict.fromkeys(range(workers), 0)
         self._rejoining: dict[int, SimpleRequest] = {}
         self._asked_at = 0.0
@@ -146,6 +147,7 @@ class Server:
             self._serve(rounds)
 
     def _serve(self, rounds: int | None) -> None:
+        self._rounds = rounds
         poller = zmq.Poller()
         for source in (self._node.socket, self._transport.fileno(), self._incarnations.fileno()):
             poller.register(source, zmq.POLLIN)
@@ -162,6 +164,9 @@ class Server:
                 self._commit()
         self._is_changing = False  # there is no next round
         self._release()
+        self._is_over = True
+        for rank, request in self._rejoining.items():
+            self._answer_moved(rank, request)
         self._report()
 
     def statistics(self) -> dict[str, int]:
@@ -333,9 +338,11 @@ class Server:
         """Let a worker's process in.
 
         A second process of a rank counts its packets from 1 again, which the switch would take
-        for duplicates: it has to wait for another epoch.
+        for duplicates: it has to wait for another epoch. When all rounds are committed it pushes
+        nothing, and is told so.
         """
-        if self._joined.setdefault(rank, process) == process and rank not in self._rejoining:
+        is_known = self._joined.setdefault(rank, process) == process
+        if self._is_over or (is_known and rank not in self._rejoining):
             self._answer_moved(rank, request)
             return
         self.counters["rejoined"] += self._joined[rank] != process
@@ -435,11 +442,13 @@ class Server:
             tuple(self._progress.committed),
             pushed_in.fraction_bits,
         )
-        if self._records_first:
+        # Workers that have heard of the last commit leave, and push nothing again.
+        records_first = self._records_first or self.round == self._rounds
+        if records_first:
             self._on_commit(commit, self.parameters, aggregate)
         self._release()
         self._pulls.release(self.round)
-        if not self._records_first:
+        if not records_first:
             self._on_commit(commit, self.parameters, aggregate)
         if time.monotonic() - self._reported_at >= REPORT_EVERY_S:
             self._report()

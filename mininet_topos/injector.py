@@ -20,8 +20,8 @@ from mininet_topos.processes import Event
 class Emulated(Protocol):
     """What an injector acts upon."""
 
-    def kill(self, name: str) -> None:
-        """Kill a process or the switch."""
+    def kill(self, name: str) -> bool:
+        """Kill a process or the switch; false where it has ended by itself."""
 
     def restart(self, name: str) -> None:
         """Start again what was killed."""
@@ -122,6 +122,7 @@ class Injector:
     ) -> None:
         """Of a job that has so many rounds open at a time."""
         self._waiting = list(faults)
+        self._late: list[Fault] = []
         self._open_rounds = open_rounds
         self._round = 0
         self._emulated = emulated
@@ -133,8 +134,8 @@ class Injector:
 
     @property
     def missed(self) -> tuple[Fault, ...]:
-        """Faults whose point has not come."""
-        return tuple(self._waiting)
+        """Faults whose point has not come, or whose victim had done all of its work by then."""
+        return (*self._waiting, *self._late)
 
     @property
     def now_s(self) -> float:
@@ -197,20 +198,22 @@ class Injector:
         for fault in here:
             self._waiting.remove(fault)
             injected = Injected(fault, self.now_s, next_round)
+            if not self._take_away(fault):
+                self._late.append(fault)
+                continue
             self.injected.append(injected)
-            self._take_away(fault)
             if fault.action is not Action.DEAD:
                 self._due.append((self._clock() + fault.seconds, injected))
 
-    def _take_away(self, fault: Fault) -> None:
-        """Kill or cut, unless another fault has."""
+    def _take_away(self, fault: Fault) -> bool:
+        """Kill or cut, unless another fault has; false where there is nothing to kill."""
+        if not self._taken[_what(fault)]:
+            if fault.action is Action.CUT:
+                self._emulated.set_link(fault.target, up=False)
+            elif not self._emulated.kill(fault.target):
+                return False
         self._taken[_what(fault)] += 1
-        if self._taken[_what(fault)] > 1:
-            return
-        if fault.action is Action.CUT:
-            self._emulated.set_link(fault.target, up=False)
-        else:
-            self._emulated.kill(fault.target)
+        return True
 
     def _give_back(self, fault: Fault) -> None:
         """Start again or mend, unless another fault still holds it."""

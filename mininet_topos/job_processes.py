@@ -139,14 +139,20 @@ class JobProcesses:
             process.go()
         return process
 
-    def kill(self, name: str) -> None:
-        """Kill a process, by SIGKILL; until it is started again it may be missing."""
+    def kill(self, name: str) -> bool:
+        """Kill a process, by SIGKILL; until it is started again it may be missing.
+
+        Returns false where it has ended by itself: there is nothing to kill, nor to start again.
+        """
         name = self._named(name)
+        if not self[name].running:
+            return False
         self._down.add(name)
         if (switch := self._switch(name)) is not None:
             switch.kill()
         else:
             self[name].kill()
+        return True
 
     def restart(self, name: str) -> None:
         """Start again what was killed."""

@@ -44,7 +44,7 @@ def fault_lines(run: Mapping[str, Any]) -> Iterator[str]:
             else f", recovered after {formats.seconds(recovery_s)}"
         )
     for fault in run["faults_missed"]:
-        yield f"warning: {_what(fault)} did not happen: the training never came there"
+        yield f"warning: {_what(fault)} did not happen: the training ended before"
 
 
 def _what(fault: Mapping[str, Any]) -> str:

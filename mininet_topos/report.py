@@ -146,7 +146,7 @@ def _fault_cards(record: RunRecord) -> list[str]:
     faults = [fault for mode in record.modes.values() for fault in mode.faults]
     missed = sum(mode.missed_faults for mode in record.modes.values())
     if missed:
-        text = "The training never came to the round and phase at which they were to happen."
+        text = "The training ended before, or never came to their round and phase."
         cards.append(_card("Faults that did not happen", str(missed), text, "bad"))
     if faults:
         times = [fault.recovery_s for fault in faults if fault.recovery_s is not None]

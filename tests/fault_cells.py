@@ -39,7 +39,7 @@ LINKS = {
     "reordering": "reorder=0.2,seed=15",
     "spikes": "spike=0.05,spike_delay=80ms,seed=16",
 }
-NEEDS_THE_NEXT_CONTROLLER = "kill=worker1@r3"
+NEEDS_THE_NEXT_CONTROLLER = "kill=worker1@r3:push"
 """A worker that joins takes another epoch, which nobody but a controller gives."""
 
 

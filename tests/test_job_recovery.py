@@ -7,10 +7,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from host_stack.commit import Commit
+from host_stack.commit import Aggregate, Commit
+from host_stack.fixedpoint import FloatArray
 from host_stack.placement import heat_based
+from host_stack.worker import Worker
 from tests.job_in_memory import SERVER, MemoryJob, addresses, random_pushes
-from tests.memory_network import Faults
+from tests.memory_network import Crashed, Faults
 from tests.test_job import NUM_KEYS, F, direct, expected
 
 WORKERS = 3
@@ -49,6 +51,44 @@ def test_the_server_dies(calls: int) -> None:
     job.crash(SERVER, calls)
     check(job)
     assert job.outcome.crashes[SERVER] == 1
+
+
+class DiesAtTheEnd(MemoryJob):
+    """A job whose second worker dies when it has made its last step."""
+
+    def _train(self, worker: Worker, rank: int) -> None:
+        super()._train(worker, rank)
+        address = self.job.workers[rank]
+        if rank == 1 and not self.outcome.crashes[address]:
+            raise Crashed(address)
+
+
+def test_a_worker_dies_behind_the_last_commit() -> None:
+    """Its next process is told that there is nothing left to do, and leaves with the others."""
+    pushes = random_pushes(WORKERS, ROUNDS, NUM_KEYS, 900, seed=27)
+    job = DiesAtTheEnd(pushes, NUM_KEYS, HOT, direct(WORKERS), F)
+    outcome = job.run()
+    assert outcome.parameters.tobytes() == expected(pushes).tobytes()
+    assert outcome.crashes.total() == 1
+    assert len(outcome.replicas) == WORKERS
+
+
+class LosesTheLastCommit(MemoryJob):
+    """A job whose server dies as it begins to record the last commit."""
+
+    def _committed(self, commit: Commit, parameters: FloatArray, aggregate: Aggregate) -> None:
+        if commit.round == ROUNDS - 1 and not self.outcome.crashes[SERVER]:
+            raise Crashed(SERVER)
+        super()._committed(commit, parameters, aggregate)
+
+
+def test_the_server_dies_before_it_has_recorded_the_last_commit() -> None:
+    """Nobody has heard of it, so all are there to push the lost rounds again."""
+    pushes = random_pushes(WORKERS, ROUNDS, NUM_KEYS, 900, seed=28)
+    job = LosesTheLastCommit(pushes, NUM_KEYS, HOT, direct(WORKERS), F)
+    outcome = job.run()
+    assert outcome.parameters.tobytes() == expected(pushes).tobytes()
+    assert outcome.crashes.total() == 1
 
 
 @pytest.mark.parametrize("calls", [3, 11, 19])

@@ -12,10 +12,14 @@ class Recorded:
 
     def __init__(self) -> None:
         self.done: list[str] = []
+        self.ended: set[str] = set()
 
-    def kill(self, name: str) -> None:
+    def kill(self, name: str) -> bool:
         """Note it."""
+        if name in self.ended:
+            return False
         self.done.append(f"kill {name}")
+        return True
 
     def restart(self, name: str) -> None:
         """Note it."""
@@ -215,6 +219,17 @@ def test_a_fault_whose_point_never_comes_is_missed() -> None:
         "kill=worker1@r1:push",
         "cut=server@r9",
     ]
+
+
+def test_who_has_done_all_of_its_work_cannot_die() -> None:
+    """A fast training may be over before its last rounds are heard of."""
+    training = Training("kill=worker1@r1,kill=worker2@r1")
+    training.emulated.ended.add("worker1")
+    training.pass_(0.0, commit(0))
+    assert training.emulated.take() == ["kill worker2"]
+    assert [str(fault) for fault in training.injector.missed] == ["kill=worker1@r1"]
+    training.pass_(2.0)
+    assert training.emulated.take() == ["restart worker2"]
 
 
 def test_a_server_that_dies_as_it_tells_of_a_commit_opens_the_round_when_it_is_back() -> None:

@@ -172,7 +172,7 @@ def test_faults_and_the_audit_have_cards():
     assert "Not conserved" in page_of(run).text
     missed = {"action": "kill", "target": "switch", "round": 3, "phase": None}
     run["modes"]["libra"]["faults_missed"] = [missed]
-    assert "Faults that did not happen\n1\nThe training never" in "\n".join(page_of(run).text)
+    assert "Faults that did not happen\n1\nThe training ended" in "\n".join(page_of(run).text)
     for mode in run["modes"].values():
         del mode["audit"], mode["faults"]
     without = page_of(run).text

@@ -76,7 +76,7 @@ class Recorder:
         if rounds % self._training.evaluate_every == 0 or is_last:
             self._snapshots.save(rounds, parameters)
         every = self._training.checkpoint_every
-        if every and rounds % every == 0:
+        if every and (rounds % every == 0 or is_last):
             state = self._optimizer.state()
             save_checkpoint(self._checkpoint, rounds, commit.steps, parameters, state)
         emit("commit", job=self._job, **asdict(commit))
