@@ -24,23 +24,28 @@ from controller.jobapi import control_pb2
 from controller.jobapi.operator import PLACED, Operator, state_name
 from controller.jobapi.shards import (
     SCHEDULER_PORT,
+    change_all,
     create_all,
+    declare_all,
+    delete_all,
     group_of,
     job_file_of,
+    shards_of,
     specs_of,
     split_placement,
 )
 from host_stack.errors import BadInput
 from host_stack.kv.curve import JobKey
 from host_stack.placement import Placement
-from host_stack.shards import MAX_SERVERS
 
 app = typer.Typer(no_args_is_help=True, help="Jobs of a controller.")
 
 Wait = Annotated[
     float, typer.Option(metavar="SECONDS", help="Wait until it is installed; 0 for not at all.")
 ]
-PlacementFile = Annotated[Path, typer.Argument(help="placement.npz of `libra place`.")]
+Servers = Annotated[
+    int, typer.Option(help="Of a job with several servers: all of it, JOB, JOB + 1, …")
+]
 
 
 @app.command()
@@ -139,18 +144,13 @@ def describe(
     job_file: Annotated[
         Path | None, typer.Option(help="Also write what its hosts need, job.json, here.")
     ] = None,
-    servers: Annotated[
-        int, typer.Option(help="Of a job with several servers: describe JOB, JOB + 1, …")
-    ] = 1,
+    servers: Servers = 1,
     controller: Controller = None,
     tls: Tls = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe a job."""
-    operator = operator_of(controller, tls)
-    if not 0 < servers <= MAX_SERVERS:
-        raise BadInput(f"servers {servers}: allowed are 1 to {MAX_SERVERS}")
-    infos = [operator.describe(checked(job, "job") + shard) for shard in range(servers)]
+    infos = shards_of(operator_of(controller, tls), checked(job, "job"), servers)
     if job_file is not None:
         job_file_of(infos).save(job_file)
     show_jobs(infos, as_json=as_json)
@@ -158,27 +158,36 @@ def describe(
 
 @app.command()
 def delete(
-    job: JobOption, controller: Controller = None, tls: Tls = None, as_json: AsJson = False
+    job: JobOption,
+    servers: Servers = 1,
+    controller: Controller = None,
+    tls: Tls = None,
+    as_json: AsJson = False,
 ) -> None:
     """Delete a job; its rows are free at once."""
-    operator_of(controller, tls).delete(checked(job, "job"))
+    operator = operator_of(controller, tls)
+    infos = shards_of(operator, checked(job, "job"), servers)
+    delete_all(operator, infos)
     if as_json:
-        print_json({"schema": 1, "deleted": job})
-    else:
-        typer.echo(f"job {job} is deleted")
+        print_json({"schema": 1, "deleted": job, "servers": servers})
+        return
+    for info in infos:
+        typer.echo(f"job {info.spec.job} is deleted")
 
 
 @app.command()
 def workers(
     job: JobOption,
     given: Annotated[str, typer.Argument(metavar="WORKERS", help="IPv4 addresses by rank.")],
+    servers: Servers = 1,
     controller: Controller = None,
     tls: Tls = None,
     as_json: AsJson = False,
 ) -> None:
     """Declare the workers of a job, in another epoch if it runs."""
-    info = operator_of(controller, tls).declare(checked(job, "job"), addresses(given))
-    show_job(info, as_json=as_json)
+    operator = operator_of(controller, tls)
+    infos = shards_of(operator, checked(job, "job"), servers)
+    show_jobs(declare_all(operator, infos, addresses(given)), as_json=as_json)
 
 
 def key(
@@ -204,6 +213,7 @@ def push(
     fraction_bits: Annotated[
         int | None, typer.Option("--fraction-bits", "-F", help="Scale F; default: keep it.")
     ] = None,
+    servers: Servers = 1,
     wait: Wait = 0.0,
     controller: Controller = None,
     tls: Tls = None,
@@ -212,8 +222,9 @@ def push(
     """Give a running job another placement, another F, or both; training goes on meanwhile."""
     operator = operator_of(controller, tls)
     hot = None if placement is None else Placement.load(placement)
-    info = operator.change(checked(job, "job"), hot, fraction_bits)
-    show_job(waited(operator, info, wait), as_json=as_json)
+    infos = shards_of(operator, checked(job, "job"), servers)
+    changed = change_all(operator, infos, hot, fraction_bits)
+    show_jobs([waited(operator, info, wait) for info in changed], as_json=as_json)
 
 
 def addresses(text: str) -> list[str]:

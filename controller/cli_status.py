@@ -39,9 +39,10 @@ def status(
 
 
 def status_fields(found: JobStatus) -> dict[str, Any]:
-    """A status for machines ; `scale` is that of docs/run-json.md."""
+    """A status for programs; `scale` is that of docs/run-json.md."""
     standing = found.standing
     return {
+        "schema": 1,
         "epoch": found.epoch,
         "round": found.round,
         "fraction_bits": found.fraction_bits,

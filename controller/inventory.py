@@ -62,6 +62,8 @@ class SwitchSpec:
     def __post_init__(self) -> None:
         _check_host(self.name, self.ip, self.mac)
         find_target(self.target)
+        if self.rack != "":
+            _check_name(self.rack, f"{self.name}: rack")
         if not isinstance(self.program, str) or not _NAME.fullmatch(self.program):
             raise BadInput(f"{self.name}: program {self.program!r} is no name of one")
         if type(self.device_id) is not int or not 0 < self.device_id <= MAX_DEVICE_ID:
@@ -224,7 +226,7 @@ class Inventory:
             if len(text) > MAX_BYTES:
                 raise BadInput(f"it has more than {MAX_BYTES} bytes")
             return cls.parse(tomllib.loads(text.decode()), path.parent)
-        except (OSError, ValueError, BadInput) as error:
+        except (OSError, ValueError, RecursionError, BadInput) as error:
             raise BadInput(f"{path} is not an inventory: {error}") from error
 
     @classmethod
@@ -236,13 +238,11 @@ class Inventory:
         if found.get("schema") != SCHEMA:
             raise BadInput(f"schema {found.get('schema')!r}: this version reads {SCHEMA}")
         tables = _tables(found, "switch")
-        ports = {table.get("name"): PortMap(table.pop("ports", {})) for table in tables}
+        ports = [_ports(table.pop("ports", {})) for table in tables]
         switches = [_switch(table, folder) for table in tables]
-        links = [
-            _made(LinkSpec, {"ends": tuple(table.pop("ends", ())), **table}, "link")
-            for table in _tables(found, "link")
-        ]
-        hosts = [_host(table, ports) for table in _tables(found, "host")]
+        names = dict(zip((switch.name for switch in switches), ports, strict=True))
+        links = [_link(table) for table in _tables(found, "link")]
+        hosts = [_host(table, names) for table in _tables(found, "host")]
         return cls(tuple(switches), tuple(hosts), tuple(links))
 
     def text(self) -> str:
@@ -288,23 +288,33 @@ def _switch(table: dict[str, Any], folder: Path) -> SwitchSpec:
     if tls is not None:
         if not isinstance(tls, dict):
             raise BadInput("tls: it is written [switch.tls]")
-        files = {
-            name: str(value) if name == "name" else folder / str(value)
-            for name, value in tls.items()
-        }
+        texts = {name: _text(value, f"[switch.tls] {name}") for name, value in tls.items()}
+        files = {name: text if name == "name" else folder / text for name, text in texts.items()}
         table["tls"] = _made(ClientTls, files, "switch.tls")
     if "control" in table:
-        if not isinstance(table["control"], str):
-            raise BadInput(f"control {table['control']!r}: it is the path of a socket")
-        table["control"] = folder / table["control"]
+        table["control"] = folder / _text(table["control"], "control")
     return _made(SwitchSpec, table, "switch")
 
 
-def _host(table: dict[str, Any], ports: dict[Any, PortMap]) -> HostSpec:
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise BadInput(f"{what} {value!r}: it is a path or a name, in quotes")
+    return value
+
+
+def _link(table: dict[str, Any]) -> LinkSpec:
+    ends = table.get("ends", [])
+    if not isinstance(ends, list):
+        raise BadInput(f"link: ends {ends!r}: they are a list of two, SWITCH:PORT each")
+    return _made(LinkSpec, {**table, "ends": tuple(ends)}, "link")
+
+
+def _host(table: dict[str, Any], ports: dict[str, PortMap]) -> HostSpec:
     """A host of a file, at a port with a number or with a name on its switch's panel."""
-    port = table.get("port")
+    port, switch = table.get("port"), table.get("switch")
     if isinstance(port, str):
-        table["port"] = ports.get(table.get("switch"), PortMap({})).device_port(port)
+        of_switch = ports.get(switch) if isinstance(switch, str) else None
+        table["port"] = (of_switch or PortMap({})).device_port(port)
     return _made(HostSpec, table, "host")
 
 
@@ -318,12 +328,22 @@ def _made(kind: type[_T], table: dict[str, Any], what: str) -> _T:
         ) from error
 
 
-def _check_host(name: Any, ip: Any, mac: Any) -> None:
+def _ports(found: Any) -> PortMap:
+    if not isinstance(found, dict):
+        raise BadInput(f"ports {found!r}: they are written [switch.ports]")
+    return PortMap(found)
+
+
+def _check_name(name: Any, what: str) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadInput(
-            f"name {name!r}: allowed are 1 to 64 letters, digits, '.', '_' and '-', a letter or "
+            f"{what} {name!r}: allowed are 1 to 64 letters, digits, '.', '_' and '-', a letter or "
             "digit first"
         )
+
+
+def _check_host(name: Any, ip: Any, mac: Any) -> None:
+    _check_name(name, "name")
     if not isinstance(ip, str):
         raise BadInput(f"{name}: ip {ip!r} is no IPv4 address")
     ipv4(ip)

@@ -15,6 +15,8 @@ SERVER_RANK = 0xFFFF
 """The `worker` field of packets that the server sends."""
 
 MAX_WORKERS = MAX_CONTRIBUTIONS
+JOBS_PER_SWITCH = 15
+"""So many jobs a v1model program tells apart; a job with several servers is one for each."""
 MAX_KEYS = 1 << 28
 """The most parameters of a model: the server keeps them, and its optimiser's state, as arrays."""
 

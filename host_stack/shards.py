@@ -17,10 +17,11 @@ import numpy as np
 from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.jsonfile import read_json_object
+from host_stack.layout import JOBS_PER_SWITCH
 from host_stack.placement import Keys
 
-MAX_SERVERS = 15
-"""Each takes one of the slots for jobs that a switch has."""
+MAX_SERVERS = JOBS_PER_SWITCH
+"""All of them may sum at one switch, where each takes the place of a job."""
 
 _COMMON = ("workers", "fraction_bits", "layout", "transport", "timeouts_s", "key_file")
 _OWN = ("job", "server", "group", "scheduler")

@@ -87,6 +87,10 @@ class ControllerProcess:
         self._popen.terminate()
         return self._finish()
 
+    def ended(self) -> int:
+        """Wait until it ends by itself; returns the exit code."""
+        return self._finish()
+
     def _finish(self) -> int:
         code = self._popen.wait(WAIT_S)
         self._reader.join()

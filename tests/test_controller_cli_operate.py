@@ -94,7 +94,7 @@ def test_the_work_of_an_operator(
     assert told(libra, "status")["epoch"] == 3
     assert "F = 20, placement 3" in libra("status", "--job", "1")[1]
 
-    assert told(libra, "job", "delete", "-j", "1") == {"schema": 1, "deleted": 1}
+    assert told(libra, "job", "delete", "-j", "1") == {"schema": 1, "deleted": 1, "servers": 1}
     assert told(libra, "job", "list")["jobs"] == []
     code, out, _ = libra("events", "--json")
     kinds = [json.loads(line)["kind"] for line in out.splitlines()]
@@ -197,3 +197,44 @@ def test_a_job_with_several_servers(
     assert (code, "of its own" in err) == (2, True)
     code, _, err = libra("job", "create", "-j", "8", *servers[:-1], f"{SERVER},{SERVER}")
     assert (code, "each needs an address" in err) == (2, True)
+
+
+def test_a_job_with_several_servers_is_changed_as_one(
+    libra: Libra, running: tuple[ControllerProcess, Any], tmp_path: Path
+) -> None:
+    """Placement, F and workers of all shards; what one is refused for says which have it."""
+    here, there = addresses(WORKERS)
+    all_of_it = ("-j", "5", "--servers", "2")
+    servers = ("--num-keys", "200", "-F", "33", "--workers", here, "--server", f"{SERVER},{there}")
+    told(libra, "job", "create", "-j", "5", *servers, "--wait", "60")
+    hot = placement_file(tmp_path, 200)
+    code, _, err = libra("push", hot, *all_of_it)
+    assert (code, "needs 4 rows, the job has 1" in err) == (2, True)
+    hot = placement_file(tmp_path, 20)
+    pushed = told(libra, "push", hot, *all_of_it, "-F", "20", "--wait", "60")["jobs"]
+    assert [
+        (each["version"], each["hot_keys"], each["spec"]["fraction_bits"]) for each in pushed
+    ] == [
+        (2, 20, 20),
+        (2, 0, 20),
+    ]
+    # The second server cannot be a worker of its own.
+    code, _, err = libra("job", "workers", *all_of_it, f"{here},{there}")
+    assert (code, "job 6: " in err, "it is done for 5" in err) == (2, True, True)
+    path = tmp_path / "job.json"
+    code, _, err = libra("job", "describe", *all_of_it, "--job-file", str(path))
+    assert (code, "workers differs between the shards" in err) == (2, True)
+    changed = told(libra, "job", "workers", *all_of_it, here)["jobs"]
+    assert [each["spec"]["workers"] for each in changed] == [[here]] * 2
+    assert libra("job", "describe", *all_of_it, "--job-file", str(path))[0] == 0
+    assert Shards.load(path).jobs[1].fraction_bits == 20
+    for wrong, words in (("3", "job 7 is not known"), ("16", "allowed are 1 to 15")):
+        code, _, err = libra("job", "delete", "-j", "5", "--servers", wrong)
+        assert (code, words in err) == (2, True)
+    other = ("--num-keys", "77", "-F", "33", "--workers", here, "--server", SERVER)
+    told(libra, "job", "create", "-j", "7", *other)
+    code, _, err = libra("job", "delete", "-j", "5", "--servers", "3")
+    assert (code, "not the shards of one job" in err) == (2, True)
+    deleted = told(libra, "job", "delete", *all_of_it)
+    assert deleted == {"schema": 1, "deleted": 5, "servers": 2}
+    assert [each["spec"]["job"] for each in told(libra, "job", "list")["jobs"]] == [7]

@@ -75,6 +75,7 @@ def test_a_scale_that_does_not_fit_is_told(fraction_bits: int, fate: str, verdic
     assert f"F = {fraction_bits} is too {verdict}" in text
     assert "take F = 46" in text
     fields = json.loads(json.dumps(status_fields(status)))
+    assert fields["schema"] == 1
     assert fields["scale"]["better_fraction_bits"] == 46
     assert fields["scale"]["exponents"] == {"110": 50, "120": 50}
 

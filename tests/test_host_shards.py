@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.jobapi.shards import split_placement
+from controller.placing.pairs import lane_masks, pair_rows
 from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.peer_transport import PeerTransport
@@ -117,6 +118,35 @@ def test_a_placement_keeps_its_lanes_when_it_is_split() -> None:
         first += size
     assert split_placement(whole, [5000]) == [whole]
     assert [len(each) for each in split_placement(Placement.empty(LAYOUT), [4, 4])] == [0, 0]
+
+
+def test_keys_keep_their_second_cells_when_a_placement_is_split() -> None:
+    """In the lane that a DRAIN expects; no other key has one but beside them, in their rows."""
+    keys = np.random.default_rng(2).permutation(5000).astype(np.uint64)
+    whole = pair_rows(heat_based(keys, LAYOUT), 64)
+    with_second = set(whole.keys[whole.rows < 64].tolist())
+    sizes = shard_sizes(5000, 3)
+    first = 0
+    for part, size in zip(split_placement(whole, sizes), sizes, strict=True):
+        mine = part.keys + np.uint64(first)
+        paired = np.isin(part.rows, part.pairs.rows)
+        kept = [key for key in with_second if first <= key < first + size]
+        assert set(kept) <= set(mine[paired].tolist())
+        # As few rows as hold them in their lanes.
+        lanes = part.lanes[np.isin(mine, np.array(kept, np.uint64))]
+        assert len(part.pairs) == np.bincount(lanes).max()
+        assert part.pairs.masks.tolist() == lane_masks(len(part.pairs), LAYOUT).tolist()
+        first += size
+
+
+def test_a_split_placement_has_second_cells_where_there_is_room() -> None:
+    """A full switch has none for them; the keys keep their first ones."""
+    keys = np.arange(LAYOUT.cells - 8 * LAYOUT.lanes, dtype=np.uint64)
+    whole = pair_rows(heat_based(keys[::-1], LAYOUT), 8)
+    parts = split_placement(whole, [len(keys) - 1, 1])
+    assert [len(part) for part in parts] == [len(keys) - 1, 1]
+    assert parts[0].used_rows <= LAYOUT.rows
+    assert len(parts[0].pairs) == 8
 
 
 def test_a_port_is_shared_by_peers_and_by_nobody_else() -> None:

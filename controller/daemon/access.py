@@ -116,7 +116,7 @@ class Access:
             clients = tuple(_client(fields) for fields in found.get("client", []))
             if not clients:
                 raise BadInput("it names no client")
-        except (OSError, ValueError, TypeError, AttributeError, BadInput) as error:
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError, BadInput) as error:
             raise BadInput(f"{path} is not an access file: {error}") from error
         return cls(clients)
 

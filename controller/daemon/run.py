@@ -45,17 +45,19 @@ class Options:
 async def run(options: Options, report: Report, turn: Turn | None = None) -> None:
     """Keep jobs and switches until the process is asked to end (SIGTERM, SIGINT).
 
-    Raises `LibraError` for what keeps it from beginning, or from going on.
+    Raises `LibraError` for what keeps it from beginning, or from going on. It does not go on with
+    a state file that cannot be written: what it knows then is not what it would know again.
     """
     inventory = Inventory.load(options.inventory)
-    store = Store(options.state)
+    end = asyncio.Event()
+    store = Store(options.state, end.set)
     try:
         controller = Controller(inventory, store, report, attempts=options.attempts, turn=turn)
         server = await serve(controller, options.endpoints, options.access)
         try:
             async with _metrics(controller, options):
                 report("ready", jobs=len(controller.jobs), switches=len(controller.switches))
-                await _until_asked_to_end(controller)
+                await _until_asked_to_end(controller, end)
         finally:
             await server.stop(GRACE_S)
     finally:
@@ -76,8 +78,7 @@ async def _metrics(controller: Controller, options: Options) -> AsyncIterator[No
         await asyncio.wait([task])
 
 
-async def _until_asked_to_end(controller: Controller) -> None:
-    end = asyncio.Event()
+async def _until_asked_to_end(controller: Controller, end: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end.set)
@@ -89,6 +90,8 @@ async def _until_asked_to_end(controller: Controller) -> None:
         _raise_first(keeping.exception())
     keeping.cancel()
     await asyncio.wait([keeping])
+    if controller.store.failure is not None:
+        raise controller.store.failure
 
 
 def _raise_first(error: BaseException | None) -> None:

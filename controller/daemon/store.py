@@ -10,8 +10,8 @@ import io
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ KEPT_EVENTS = 10_000
 KEPT_REQUESTS = 10_000
 KEPT_PLACEMENTS = 2
 """Of each job: the one that holds, and the next."""
+
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError, BadInput)
+"""What becomes of reading a record that another program has written."""
 
 _TABLES = """
 CREATE TABLE jobs (
@@ -59,36 +62,75 @@ class StoredEvent:
 
 
 class Store:
-    """The state of one controller; only one process may have it open."""
+    """The state of one controller; only one process may have it open.
 
-    def __init__(self, path: Path) -> None:
-        """Open or make the file.
+    All methods raise `DamagedState` if the file cannot be read or written: its disk is full, for
+    example. What was being changed may then be known in memory alone.
+
+    Attributes:
+        failure: the first such error.
+    """
+
+    def __init__(self, path: Path, on_failure: Callable[[], None] = lambda: None) -> None:
+        """Open or make the file; `on_failure` is called when `failure` is set.
 
         Raises:
             DamagedState: it is of another version, damaged, or open elsewhere.
         """
         self._path = path
+        self._on_failure = on_failure
+        self.failure: DamagedState | None = None
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=2.0)
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-            with self.change():
-                self._make_tables()
+            (health,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.Error as error:
             raise DamagedState(
                 f"{path} is not a controller's state ({error}); if another controller has it open, "
-                "end that one, else move the file away and restart the switches"
+                "end that one; if its disk is full, make room; else move the file away and restart "
+                "the switches"
             ) from error
+        if health != "ok":
+            raise DamagedState(
+                f"{path} is damaged ({health}); bring back a copy of it, or move it away and "
+                "restart the switches"
+            )
+        with self.change():
+            self._make_tables()
 
     def _make_tables(self) -> None:
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        (version,) = self._execute("PRAGMA user_version").fetchone()
         if version == 0:
             for statement in filter(str.strip, _TABLES.split(";")):
-                self._db.execute(statement)
-            self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+                self._execute(statement)
+            self._execute(f"PRAGMA user_version = {SCHEMA}")
         elif version != SCHEMA:
             raise DamagedState(f"{self._path}: version {version}, this program reads {SCHEMA}")
+
+    def _execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+        try:
+            return self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            raise self._failed(str(error)) from error
+
+    def _rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._failed(str(error)) from error
+
+    def _failed(self, why: str) -> DamagedState:
+        """The error for a file that cannot be used any more."""
+        error = DamagedState(
+            f"{self._path} cannot be read or written ({why}): make room on its disk, or mend what "
+            "is wrong there, and start the controller again; what is on the switches stays"
+        )
+        if self.failure is None:
+            self.failure = error
+            self._on_failure()
+        return error
 
     def close(self) -> None:
         """Close the file."""
@@ -100,19 +142,21 @@ class Store:
         if self._db.in_transaction:
             yield
             return
-        self._db.execute("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # SQLite may have ended it itself, of a full disk
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     # -- jobs -------------------------------------------------------------------------------
 
     def jobs(self) -> list[tuple[JobRecord, Taken | None]]:
         """All jobs by number, each with its newest epoch."""
-        found = self._db.execute("SELECT record, taken FROM jobs ORDER BY job").fetchall()
+        found = self._rows("SELECT record, taken FROM jobs ORDER BY job")
         try:
             return [
                 (
@@ -121,14 +165,14 @@ class Store:
                 )
                 for record, taken in found
             ]
-        except (ValueError, TypeError, BadInput) as error:
-            raise DamagedState(f"{self._path} holds a job that is none: {error}") from error
+        except _UNREADABLE as error:
+            raise DamagedState(f"{self._path} holds a job that is none: {error!r}") from error
 
     def save_job(self, record: JobRecord, left: Iterable[Seat] = (), epoch: int = 0) -> None:
         """Add a job, or change it; seats that it `left` have seen its epochs up to `epoch`."""
         with self.change():
             self._spend(left, epoch)
-            self._db.execute(
+            self._execute(
                 "INSERT INTO jobs (job, record) VALUES (?, ?) "
                 "ON CONFLICT (job) DO UPDATE SET record = excluded.record",
                 (record.job, json.dumps(record.as_fields())),
@@ -137,15 +181,15 @@ class Store:
     def save_taken(self, job: int, taken: Taken) -> None:
         """The newest epoch of a job; none is given twice, whatever dies when."""
         with self.change():
-            self._db.execute(
+            self._execute(
                 "UPDATE jobs SET taken = ? WHERE job = ?", (json.dumps(asdict(taken)), job)
             )
 
     def delete_job(self, record: JobRecord, taken: Taken | None) -> None:
         """Forget a job; what its rows and slot have seen is kept until the switch is empty."""
         with self.change():
-            self._db.execute("DELETE FROM jobs WHERE job = ?", (record.job,))
-            self._db.execute("DELETE FROM placements WHERE job = ?", (record.job,))
+            self._execute("DELETE FROM jobs WHERE job = ?", (record.job,))
+            self._execute("DELETE FROM placements WHERE job = ?", (record.job,))
             if taken is not None:
                 self._spend(record.seats, taken.epoch)
 
@@ -153,7 +197,7 @@ class Store:
         """Remember up to which epoch rows and slots have seen, until their switches are empty."""
         for seat in seats:
             block = seat.block
-            self._db.execute(
+            self._execute(
                 "INSERT INTO spent VALUES (?, ?, ?, ?, ?)",
                 (seat.switch, seat.slot, block.row_base, block.rows, epoch),
             )
@@ -163,17 +207,17 @@ class Store:
     def spent_epoch(self, seat: Seat) -> int:
         """The newest epoch that its slot or a row has seen of jobs that left; 0 for none."""
         block = seat.block
-        (epoch,) = self._db.execute(
+        ((epoch,),) = self._rows(
             "SELECT max(epoch) FROM spent WHERE switch = ? "
             "AND (slot = ? OR (row_base < ? AND ? < row_base + rows))",
             (seat.switch, seat.slot, block.row_base + block.rows, block.row_base),
-        ).fetchone()
+        )
         return int(epoch or 0)
 
     def forget_spent(self, switch: str) -> None:
         """The program of a switch was loaded anew: its cells are empty."""
         with self.change():
-            self._db.execute("DELETE FROM spent WHERE switch = ?", (switch,))
+            self._execute("DELETE FROM spent WHERE switch = ?", (switch,))
 
     # -- placements ---------------------------------------------------------------------------
 
@@ -182,24 +226,30 @@ class Store:
         file = io.BytesIO()
         placing.placement.save(file)
         with self.change():
-            self._db.execute(
+            self._execute(
                 "INSERT OR REPLACE INTO placements VALUES (?, ?, ?, ?)",
                 (job, placing.version, placing.fraction_bits, file.getvalue()),
             )
-            self._db.execute(
+            self._execute(
                 "DELETE FROM placements WHERE job = ? AND version <= ?",
                 (job, placing.version - KEPT_PLACEMENTS),
             )
 
     def placing(self, job: int, version: int) -> Placing | None:
         """A placement of a job, None if it was never given."""
-        row = self._db.execute(
+        found = self._rows(
             "SELECT fraction_bits, file FROM placements WHERE job = ? AND version = ?",
             (job, version),
-        ).fetchone()
-        if row is None:
+        )
+        if not found:
             return None
-        return Placing(version, int(row[0]), Placement.load(io.BytesIO(row[1])))
+        ((fraction_bits, file),) = found
+        try:
+            return Placing(version, int(fraction_bits), Placement.load(io.BytesIO(file)))
+        except _UNREADABLE as error:
+            raise DamagedState(
+                f"{self._path}: placement {version} of job {job} is none: {error}"
+            ) from error
 
     # -- calls that are carried out once --------------------------------------------------------
 
@@ -208,21 +258,20 @@ class Store:
 
         Raises `AlreadyThere` if it was another call.
         """
-        row = self._db.execute(
-            "SELECT digest, answer FROM requests WHERE id = ?", (request_id,)
-        ).fetchone()
-        if row is None:
+        found = self._rows("SELECT digest, answer FROM requests WHERE id = ?", (request_id,))
+        if not found:
             return None
-        if row[0] != digest:
+        ((known, answer),) = found
+        if known != digest:
             raise AlreadyThere(
                 f"request id {request_id!r} was used for another call; each needs an id of its own"
             )
-        return bytes(row[1])
+        return bytes(answer)
 
     def save_answer(self, request_id: str, digest: bytes, answer: bytes) -> None:
         """Remember what a call was answered."""
         with self.change():
-            self._db.execute(
+            self._execute(
                 "INSERT INTO requests (id, digest, answer) VALUES (?, ?, ?)",
                 (request_id, digest, answer),
             )
@@ -234,7 +283,7 @@ class Store:
         """Write down that something has happened, now."""
         at_s = time.time()
         with self.change():
-            cursor = self._db.execute(
+            cursor = self._execute(
                 "INSERT INTO events (at_s, kind, job, switch, text) VALUES (?, ?, ?, ?, ?)",
                 (at_s, kind, job, switch, text),
             )
@@ -243,16 +292,16 @@ class Store:
 
     def events(self, after: int, limit: int = 1000) -> list[StoredEvent]:
         """Those with numbers above `after`, in order."""
-        rows: list[Any] = self._db.execute(
+        rows = self._rows(
             "SELECT number, at_s, kind, job, switch, text FROM events WHERE number > ? "
             "ORDER BY number LIMIT ?",
             (after, limit),
-        ).fetchall()
+        )
         return [StoredEvent(*row) for row in rows]
 
     def _trim(self, table: str, kept: int) -> None:
         assert table in {"requests", "events"}  # noqa: S101
-        self._db.execute(
+        self._execute(
             f"DELETE FROM {table} WHERE number <= (SELECT max(number) FROM {table}) - ?",  # noqa: S608
             (kept,),
         )

@@ -11,12 +11,13 @@ import numpy as np
 
 from controller.jobapi import control_pb2
 from controller.jobapi.operator import Operator
+from controller.placing.pairs import pair_rows
 from host_stack.errors import BadInput, LibraError
 from host_stack.job import Job
 from host_stack.jsonfile import parse_json_object
 from host_stack.packing import nth_of_lane
 from host_stack.placement import Placement
-from host_stack.shards import Shards, shard_sizes
+from host_stack.shards import MAX_SERVERS, Shards, shard_sizes
 
 SCHEDULER_PORT = 9700
 """Of the cold path, at the server's address, unless told."""
@@ -50,19 +51,25 @@ def specs_of(spec: Any, servers: Sequence[str]) -> list[Any]:
 def split_placement(placement: Placement, sizes: Sequence[int]) -> list[Placement]:
     """The hot keys of each shard, which has so many keys, numbered as its server does.
 
-    Keys stay in their lanes and move up to the next free row there. Second cells belong to whole
-    rows and are left out; `libra place` on a shard's own keys gives them anew.
+    Keys stay in their lanes and move up to the next free row there, those with second cells before
+    all others. These keep theirs: the first rows of a shard are paired, as many as such keys need
+    and as there is room for.
     """
     if len(sizes) == 1:
         return [placement]
+    paired = np.isin(placement.rows, placement.pairs.rows)
     parts = []
     for first, end in pairwise(np.cumsum([0, *sizes]).tolist()):
         mine = np.flatnonzero((placement.keys >= first) & (placement.keys < end))
-        mine = mine[np.lexsort((placement.lanes[mine], placement.rows[mine]))]
+        order = (placement.lanes[mine], placement.rows[mine], ~paired[mine])
+        mine = mine[np.lexsort(order)]
         lanes = placement.lanes[mine]
-        rows, _ = nth_of_lane(lanes.astype(np.uint8), placement.layout.lanes)
+        nth, _ = nth_of_lane(lanes.astype(np.uint8), placement.layout.lanes)
+        rows = nth.astype(np.int64)
         keys = placement.keys[mine] - np.uint64(first)
-        parts.append(Placement(keys, lanes, rows.astype(np.int64), placement.layout))
+        part = Placement(keys, lanes, rows, placement.layout)
+        wanted = int(rows[paired[mine]].max(initial=-1)) + 1
+        parts.append(pair_rows(part, min(wanted, part.layout.rows - part.used_rows)))
     return parts
 
 
@@ -75,9 +82,10 @@ def create_all(
     """Create all shards of a job, or none: what one is refused for takes the others away again.
 
     `waited` is called with the `JobInfo` of each before the next one is asked for, and returns it
-    as it is then.
+    as it is then. What it raises is raised when all are created: they are installed later.
     """
     created: list[Any] = []
+    late: LibraError | None = None
     for spec, placement in zip(specs, placements, strict=True):
         try:
             info = operator.create(spec, placement)
@@ -85,8 +93,77 @@ def create_all(
             for earlier in created:
                 operator.delete(earlier.spec.job)
             raise
-        created.append(waited(info))
+        created.append(info)
+        if late is None:
+            try:
+                created[-1] = waited(info)
+            except LibraError as error:
+                late = error
+    if late is not None:
+        raise late
     return created
+
+
+def shards_of(operator: Operator, job: int, servers: int) -> list[Any]:
+    """The `JobInfo` of each shard of a job, in the order of keys.
+
+    Raises `BadInput` for more servers than a job may have and for jobs that are no shards of one,
+    `NotKnown` for a shard that is not there.
+    """
+    if not 0 < servers <= MAX_SERVERS:
+        raise BadInput(f"servers {servers}: allowed are 1 to {MAX_SERVERS}")
+    infos = [operator.describe(job + shard) for shard in range(servers)]
+    sizes = [info.spec.num_keys for info in infos]
+    if sizes != shard_sizes(sum(sizes), servers):
+        raise BadInput(
+            f"jobs {job} to {job + servers - 1} have {', '.join(map(str, sizes))} keys: they are "
+            "not the shards of one job"
+        )
+    return infos
+
+
+def declare_all(operator: Operator, infos: Sequence[Any], workers: list[str]) -> list[Any]:
+    """Give all shards of a job the same workers."""
+    return _with_each(infos, lambda info: operator.declare(info.spec.job, workers))
+
+
+def change_all(
+    operator: Operator,
+    infos: Sequence[Any],
+    placement: Placement | None,
+    fraction_bits: int | None,
+) -> list[Any]:
+    """Give all shards of a job another placement, which is cut for them, another F, or both."""
+    parts: list[Placement | None] = [None] * len(infos)
+    if placement is not None:
+        parts[:] = split_placement(placement, [info.spec.num_keys for info in infos])
+    hot = {info.spec.job: part for info, part in zip(infos, parts, strict=True)}
+    return _with_each(
+        infos,
+        lambda info: operator.change(info.spec.job, hot[info.spec.job], fraction_bits),
+    )
+
+
+def delete_all(operator: Operator, infos: Sequence[Any]) -> None:
+    """Delete all shards of a job."""
+    _with_each(infos, lambda info: operator.delete(info.spec.job))
+
+
+def _with_each(infos: Sequence[Any], act: Callable[[Any], Any]) -> list[Any]:
+    """What `act` returns for each shard; an error names the shards for which it was done."""
+    done: list[Any] = []
+    for info in infos:
+        try:
+            done.append(act(info))
+        except LibraError as error:
+            if not done:
+                raise
+            numbers = ", ".join(str(each.spec.job) for each in infos[: len(done)])
+            raise type(error)(
+                f"job {info.spec.job}: {error}; it is done for {numbers}, so repeat it for all "
+                "when that is mended"
+            ) from error
+    return done
 
 
 def job_file_of(infos: Sequence[Any]) -> Shards:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from controller.artifacts import Artifact
 from controller.targets.base import Capabilities, Program, Target
 from host_stack.errors import BadInput
-from host_stack.layout import MAX_WORKERS
+from host_stack.layout import JOBS_PER_SWITCH, MAX_WORKERS
 from host_stack.wire import DrainFormat
 
 MAX_PORT = 510
@@ -20,7 +20,7 @@ CAPABILITIES = Capabilities(
     reads_replication=True,
     chains=True,
     emulated=True,
-    slots=16,
+    slots=JOBS_PER_SWITCH + 1,
     workers=MAX_WORKERS,
 )
 
