@@ -33,6 +33,7 @@ from controller.jobapi.shards import (
     shards_of,
     specs_of,
     split_placement,
+    to_change,
 )
 from host_stack.errors import BadInput
 from host_stack.kv.curve import JobKey
@@ -166,7 +167,7 @@ def delete(
 ) -> None:
     """Delete a job; its rows are free at once."""
     operator = operator_of(controller, tls)
-    infos = shards_of(operator, checked(job, "job"), servers)
+    infos = to_change(operator, checked(job, "job"), servers)
     delete_all(operator, infos)
     if as_json:
         print_json({"schema": 1, "deleted": job, "servers": servers})
@@ -186,7 +187,7 @@ def workers(
 ) -> None:
     """Declare the workers of a job, in another epoch if it runs."""
     operator = operator_of(controller, tls)
-    infos = shards_of(operator, checked(job, "job"), servers)
+    infos = to_change(operator, checked(job, "job"), servers)
     show_jobs(declare_all(operator, infos, addresses(given)), as_json=as_json)
 
 
@@ -222,7 +223,7 @@ def push(
     """Give a running job another placement, another F, or both; training goes on meanwhile."""
     operator = operator_of(controller, tls)
     hot = None if placement is None else Placement.load(placement)
-    infos = shards_of(operator, checked(job, "job"), servers)
+    infos = to_change(operator, checked(job, "job"), servers)
     changed = change_all(operator, infos, hot, fraction_bits)
     show_jobs([waited(operator, info, wait) for info in changed], as_json=as_json)
 

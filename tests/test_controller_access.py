@@ -8,15 +8,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from controller import cli
 from controller.artifacts import Artifact
-from controller.daemon.access import Access, Role, needed
+from controller.daemon.access import STREAMS, Access, Role, needed
 from controller.errors import Forbidden
-from controller.jobapi import control_pb2, job_pb2, job_pb2_grpc
+from controller.jobapi import control_pb2, control_pb2_grpc, job_pb2, job_pb2_grpc
 from controller.jobapi.channel import ControllerAddress, NoController, calls
 from controller.jobapi.operator import Operator
 from controller.tls import ClientTls
@@ -253,3 +254,25 @@ def test_a_token_and_its_line(
         assert second == f'token_sha256 = "{hashlib.sha256(made.encode()).hexdigest()}"'
         found.add(made)
     assert len(found) == 2
+
+
+def test_a_client_has_so_many_streams(mutual: ServedController, authority: Authority) -> None:
+    """One that is no operator; others do not feel it."""
+    operator = client(mutual, authority, "operator")
+    Operator(operator, WAIT_S).create(spec(1), hot())
+    server = client(mutual, authority, "server1")
+    request = control_pb2.WatchEventsRequest()
+
+    def watch(stub: control_pb2_grpc.ControlServiceStub) -> str:
+        return next(stub.WatchEvents(request, timeout=WAIT_S)).kind
+
+    with calls(server) as channel, calls(operator) as other:
+        stub = control_pb2_grpc.ControlServiceStub(channel)
+        streams = [stub.WatchEvents(request, timeout=WAIT_S) for _ in range(STREAMS + 4)]
+        for stream in streams:
+            assert next(stream).kind == "job-created"
+        with pytest.raises(grpc.RpcError, match="streams of server of job 1: 20 at once"):
+            watch(stub)
+        assert watch(control_pb2_grpc.ControlServiceStub(other)) == "job-created"
+        for stream in streams:
+            stream.cancel()

@@ -388,25 +388,57 @@ def test_no_more_calls_at_once_than_allowed(
 ) -> None:
     """One more is refused, whatever it asks, and served when there is room again."""
     monkeypatch.setattr(serving, "MAX_CALLS", 3)
+    begun, end = asyncio.Semaphore(0), asyncio.Event()
+
+    async def wait(*_arguments: object) -> control_pb2.ReadStatsReply:
+        begun.release()
+        await end.wait()
+        return control_pb2.ReadStatsReply()
+
+    monkeypatch.setattr("controller.daemon.control_service.ControlService._stats", wait)
 
     async def use(channel: Any) -> grpc.StatusCode:
+        stub = control_pb2_grpc.ControlServiceStub(channel)
+        calls = [stub.ReadStats(control_pb2.ReadStatsRequest()) for _ in range(3)]
+        for _ in calls:
+            await begun.acquire()
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await stub.ListSwitches(control_pb2.ListSwitchesRequest())
+        end.set()
+        await asyncio.gather(*calls)
+        await stub.ListSwitches(control_pb2.ListSwitchesRequest())
+        return failed.value.code()
+
+    assert with_api(state, socket, use) is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_streams_leave_room_for_calls(
+    state: Path, socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stay open for as long as jobs run; one more is refused, and nothing else."""
+    monkeypatch.setattr(serving, "MAX_STREAMS", 3)
+
+    async def use(channel: Any) -> None:
         stub = control_pb2_grpc.ControlServiceStub(channel)
         await stub.CreateJob(creation())
         streams = [stub.WatchEvents(control_pb2.WatchEventsRequest()) for _ in range(3)]
         for stream in streams:
             assert (await stream.read()).kind == "job-created"
         with pytest.raises(grpc.aio.AioRpcError) as failed:
-            await stub.ListSwitches(control_pb2.ListSwitchesRequest())
+            await stub.WatchEvents(control_pb2.WatchEventsRequest()).read()
+        assert failed.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await stub.ListSwitches(control_pb2.ListSwitchesRequest())
         for stream in streams:
             stream.cancel()
-        while True:
+        while True:  # the controller hears of it a little later
             try:
-                await stub.ListSwitches(control_pb2.ListSwitchesRequest())
+                again = await stub.WatchEvents(control_pb2.WatchEventsRequest()).read()
             except grpc.aio.AioRpcError:
                 continue
-            return failed.value.code()
+            assert again.kind == "job-created"
+            return
 
-    assert with_api(state, socket, use) is grpc.StatusCode.RESOURCE_EXHAUSTED
+    with_api(state, socket, use)
 
 
 def test_rows_that_a_deleted_job_has_used_begin_in_another_epoch(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import hmac
 import re
 import tomllib
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -18,10 +19,14 @@ from typing import Any
 
 import grpc
 
+from controller.daemon.limits import Places
+from controller.errors import NoRoom
 from controller.inventory import MAX_BYTES
 from host_stack.errors import BadInput
 
 SCHEMA = 1
+STREAMS = 16
+"""Of a client that is no operator; so many more for each of its jobs as a server needs."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BEARER = "Bearer "
 
@@ -81,6 +86,11 @@ class Client:
     jobs: tuple[int, ...] = ()
     certificate: str = ""
     token_sha256: str = ""
+
+    @property
+    def max_streams(self) -> int:
+        """How many streams it may have open: a job's server has two, and for a while four."""
+        return STREAMS + 4 * len(self.jobs)
 
     def __post_init__(self) -> None:
         if bool(self.certificate) is bool(self.token_sha256):
@@ -161,6 +171,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        self._places: dict[Client, Places] = {}
 
     async def intercept_service(
         self, continuation: Continuation, details: grpc.HandlerCallDetails
@@ -187,15 +198,26 @@ class Guard(grpc.aio.ServerInterceptor):
 
     def _guarded_stream(self, handler: Any, least: Role) -> Any:
         async def stream(request: Any, context: Any) -> Any:
-            await self._check(request, context, least)
-            async for message in handler.unary_stream(request, context):
-                yield message
+            client = await self._check(request, context, least)
+            try:
+                with self._place(client):
+                    async for message in handler.unary_stream(request, context):
+                        yield message
+            except NoRoom as error:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
 
         return grpc.unary_stream_rpc_method_handler(
             stream, handler.request_deserializer, handler.response_serializer
         )
 
-    async def _check(self, request: Any, context: Any, least: Role) -> None:
+    def _place(self, client: Client) -> AbstractContextManager[None]:
+        """For a stream of a client, so that none takes those of all others."""
+        if client.role is Role.OPERATOR:
+            return nullcontext()
+        places = Places(client.max_streams, f"streams of {client.name}")
+        return self._places.setdefault(client, places).place()
+
+    async def _check(self, request: Any, context: Any, least: Role) -> Client:
         client = self._access.client_of(context)
         if client.role is Role.NOBODY:
             self._access.refused += 1
@@ -215,3 +237,4 @@ class Guard(grpc.aio.ServerInterceptor):
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED, f"{client.name} is not of job {request.job}"
             )
+        return client

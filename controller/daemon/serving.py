@@ -11,16 +11,21 @@ from grpc_reflection.v1alpha import reflection
 
 from controller.daemon.access import Access, Guard
 from controller.daemon.control_service import ControlService
-from controller.daemon.controller import Controller
+from controller.daemon.controller import MAX_JOBS, Controller
 from controller.daemon.deadlines import Deadlines
 from controller.daemon.job_service import JobService
+from controller.daemon.limits import Limits
 from controller.jobapi import control_pb2, control_pb2_grpc, job_pb2, job_pb2_grpc
 from host_stack.errors import BadInput
 from host_stack.incarnation import MAX_PLACEMENT_BYTES
 
 MAX_MESSAGE_BYTES = MAX_PLACEMENT_BYTES + (1 << 16)
 MAX_CALLS = 256
-"""Calls and streams at once; further ones are refused with RESOURCE_EXHAUSTED."""
+"""Calls at once; further ones are refused with RESOURCE_EXHAUSTED, and so are further streams."""
+MAX_STREAMS = 2 * MAX_JOBS + 256
+"""Two for the server of each job, and those of whoever watches events."""
+MAX_ANY = MAX_CALLS + MAX_STREAMS + 256
+"""With those that are about to be refused, and of reflection."""
 MAX_SOCKET_BYTES = 107
 """Of the path of a Unix-domain socket (sockaddr_un)."""
 
@@ -61,13 +66,13 @@ async def serve(
     Raises `BadInput` if an address cannot be bound.
     """
     server = grpc.aio.server(
-        interceptors=[Guard(access or Access()), Deadlines()],
+        interceptors=[Guard(access or Access()), Limits(MAX_CALLS, MAX_STREAMS), Deadlines()],
         options=[
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             ("grpc.so_reuseport", 0),
         ],
-        maximum_concurrent_rpcs=MAX_CALLS,
+        maximum_concurrent_rpcs=MAX_ANY,
     )
     job_pb2_grpc.add_JobServiceServicer_to_server(JobService(controller), server)
     control_pb2_grpc.add_ControlServiceServicer_to_server(ControlService(controller), server)

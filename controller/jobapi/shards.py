@@ -122,6 +122,16 @@ def shards_of(operator: Operator, job: int, servers: int) -> list[Any]:
     return infos
 
 
+def to_change(operator: Operator, job: int, servers: int) -> list[Any]:
+    """The shards of a job for a call that changes them.
+
+    Of one with one server nothing is asked before: the call says whether there is such a job.
+    """
+    if servers == 1:
+        return [control_pb2.JobInfo(spec=control_pb2.JobSpec(job=job))]
+    return shards_of(operator, job, servers)
+
+
 def declare_all(operator: Operator, infos: Sequence[Any], workers: list[str]) -> list[Any]:
     """Give all shards of a job the same workers."""
     return _with_each(infos, lambda info: operator.declare(info.spec.job, workers))
