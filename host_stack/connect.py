@@ -26,6 +26,12 @@ from host_stack.worker import OnPushed, Worker
 
 TRANSPORTS = ("batch", "scapy")
 
+SERVER_START_S = 600.0
+"""How long a server waits for its workers at the beginning, while these load images and libraries.
+
+So long the scheduler waits in `launch/`. Workers find each other before they look for the server.
+"""
+
 
 def open_transport(job: Job, address: str, groups: Sequence[str] = ()) -> Transport:
     """The job's kind of transport at `address`; `BadInput` for an unknown kind or a taken port."""
@@ -49,10 +55,12 @@ def server_node(job: Job, address: str) -> Node:
 def _config(job: Job, role: Role, address: str) -> KVConfig:
     """Nodes wait for each other, at the beginning and at the end, as long as for a commit.
 
-    At the end others may still be pushing the last round again.
+    At the end others may still be pushing the last round again. A server waits longer at the
+    beginning.
     """
     host, port = job.scheduler
     patience_s = job.timeouts_s["commit"]
+    start_s = max(SERVER_START_S, patience_s) if role is Role.SERVER else patience_s
     return KVConfig(
         role=role,
         root_host=host,
@@ -60,7 +68,7 @@ def _config(job: Job, role: Role, address: str) -> KVConfig:
         num_workers=len(job.workers),
         num_servers=1,
         node_host=address,
-        start_timeout_s=patience_s,
+        start_timeout_s=start_s,
         barrier_timeout_s=patience_s,
         key=JobKey.load(Path(job.key_file)) if job.key_file else None,
     )

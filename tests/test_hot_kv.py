@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,7 @@ from host_stack.kv import KVConfig, KVRefused, KVServer, KVUsageError, KVWorker,
 from host_stack.placement import Placement
 from host_stack.worker import NOTHING, RoundTimes, Worker
 from tests.job_in_memory import MemoryJob, make_job
+from tests.kv_cpp import needs_pslite
 from tests.kv_jobs import HOST, LIMIT_S, AddingStore, config, start_scheduler, together
 from tests.memory_network import Faults, MemoryNetwork
 from tests.test_job import F, direct
@@ -149,29 +151,74 @@ def test_plain_workers_take_the_cold_path_for_all_keys() -> None:
     assert seen == sorted(seen)
 
 
-@pytest.mark.skipif("PSLITE_DIR" not in os.environ, reason="PSLITE_DIR names no build of ps-lite")
-def test_a_cpp_worker_pushes_into_the_same_job(tmp_path: Path) -> None:
-    """A program of the C++ library beside one whose hot keys travel apart."""
+@pytest.fixture(scope="module")
+def plain_worker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A worker of the C++ library, compiled."""
     source = Path(__file__).with_name("plain_worker.cc")
-    program = compile_pslite(Path(os.environ["PSLITE_DIR"]), tmp_path, source)
+    return compile_pslite(Path(os.environ["PSLITE_DIR"]), tmp_path_factory.mktemp("cpp"), source)
 
-    class CppJob(KVJob):
-        def _plain(self, rank: int) -> bool:
-            host, port = self.job.scheduler
-            variables = {
-                "DMLC_ROLE": "worker",
-                "DMLC_PS_ROOT_URI": host,
-                "DMLC_PS_ROOT_PORT": str(port),
-                "DMLC_NODE_HOST": self.job.workers[rank],
-                "DMLC_NUM_WORKER": "2",
-                "DMLC_NUM_SERVER": "1",
-            }
-            subprocess.run([program], env=os.environ | variables, check=True, timeout=LIMIT_S)
-            return True
 
-    job = CppJob([alternating, None], 30)
+class CppJob(KVJob):
+    """A job in which a program of the C++ library is one of two workers."""
+
+    def __init__(self, program: Path, *arguments: str) -> None:
+        super().__init__([alternating, None], 30)
+        self._command = [str(program), *arguments]
+
+    def run_cpp(self, rank: int) -> subprocess.CompletedProcess[str]:
+        """Run the program to its end as the worker of a rank."""
+        host, port = self.job.scheduler
+        variables = {
+            "DMLC_ROLE": "worker",
+            "DMLC_PS_ROOT_URI": host,
+            "DMLC_PS_ROOT_PORT": str(port),
+            "DMLC_NODE_HOST": self.job.workers[rank],
+            "DMLC_NUM_WORKER": "2",
+            "DMLC_NUM_SERVER": "1",
+        }
+        return subprocess.run(
+            self._command,
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+
+    def _plain(self, rank: int) -> bool:
+        done = self.run_cpp(rank)
+        assert done.returncode == 0, done.stderr
+        return True
+
+
+@needs_pslite
+def test_a_cpp_worker_pushes_into_the_same_job(plain_worker: Path) -> None:
+    """A program of the C++ library beside one whose hot keys travel apart."""
+    job = CppJob(plain_worker)
     job.run()
     assert job.outcome.parameters[[0, 1, 2, 5, 40, 59]].tolist() == [25, 30, 5, 25, 30, 5]
+
+
+@needs_pslite
+def test_a_cpp_worker_ends_when_it_is_refused(plain_worker: Path) -> None:
+    """Its own check fails, at once; nothing of that push counts, and another may take its place."""
+
+    class Refused(CppJob):
+        def _plain(self, rank: int) -> bool:
+            done = self.run_cpp(rank)
+            assert done.returncode == -signal.SIGABRT, done.stderr
+            assert "Check failed" in done.stderr
+            host, port = self.job.scheduler
+            node = Node(KVConfig(Role.WORKER, host, port, 2, 1, self.job.workers[rank]))
+            node.start()
+            worker = KVWorker(node)
+            worker.wait(worker.push(KEYS, ONES))
+            node.finalize(LIMIT_S)
+            return True
+
+    job = Refused(plain_worker, str(NUM_KEYS))
+    job.run()
+    assert job.outcome.parameters[[0, 1, 2, 5, 40, 59]].tolist() == [26, 31, 5, 26, 31, 5]
 
 
 @pytest.mark.parametrize(

@@ -3,166 +3,50 @@
 Set PSLITE_DIR to a build folder of ps-lite that has tests/kv_app_test, tests/simple_app_test.
 """
 
-import os
-import socket
-import subprocess
-import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Any
+from contextlib import ExitStack
+from itertools import product
 
-import numpy as np
 import pytest
 
-from host_stack.kv import KVMeta, KVPairs, KVServer, KVWorker, Node, Role, SimpleApp
-from host_stack.kv.message import Array, Message
-from host_stack.kv.server import RequestHandle
-from tests.kv_jobs import HOST, LIMIT_S, AddingStore, config, start_scheduler
+from host_stack.kv import KVMeta, KVPairs, KVServer, Node, Role, SimpleApp
+from host_stack.kv.message import Array
+from tests.kv_cpp import cpp_node, free_port, needs_pslite, serve, work
+from tests.kv_jobs import LIMIT_S, config, start_scheduler
 
-PSLITE = os.environ.get("PSLITE_DIR")
-pytestmark = pytest.mark.skipif(PSLITE is None, reason="PSLITE_DIR names no build of ps-lite")
+pytestmark = needs_pslite
 
-NUM_KEYS = 10_000
-
-
-class CppNode:
-    """A running C++ process whose output is read line by line."""
-
-    def __init__(
-        self, program: str, role: str, port: int, workers: int, servers: int, **variables: str
-    ) -> None:
-        assert PSLITE is not None
-        environment = os.environ | {
-            "DMLC_ROLE": role,
-            "DMLC_PS_ROOT_URI": HOST,
-            "DMLC_PS_ROOT_PORT": str(port),
-            "DMLC_NODE_HOST": HOST,
-            "DMLC_NUM_WORKER": str(workers),
-            "DMLC_NUM_SERVER": str(servers),
-            "PS_VERBOSE": "1",
-            **variables,
-        }
-        self.process = subprocess.Popen(
-            [Path(PSLITE) / "tests" / program, role],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.lines: list[str] = []
-        self.servers_ready = threading.Event()
-        self._counts = (f"for 7 : {workers + servers + 1}\n", f"for 7 : {servers + 1}\n")
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        """Collect output; notice when the scheduler counts all servers at the last barrier.
-
-        A C++ server aborts or stalls when a push arrives before its handle is set. It enters
-        the last barrier after that, as the scheduler itself does at once, so servers + 1
-        arrivals there mean that pushes are safe.
-        """
-        assert self.process.stdout is not None
-        all_started = False
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if all_started and line.endswith(self._counts[1]):
-                self.servers_ready.set()
-            all_started = all_started or line.endswith(self._counts[0])
-
-    def finish(self) -> None:
-        """Wait for the process, which must exit with 0."""
-        code = self.process.wait(LIMIT_S)
-        self._reader.join(LIMIT_S)
-        assert code == 0, "".join(self.lines)
+CPP, PYTHON = "C++", "Python"
+KINDS = ((CPP,), (PYTHON,), (CPP, PYTHON))
 
 
-@contextmanager
-def cpp_node(
-    program: str, role: str, port: int, workers: int, servers: int, **variables: str
-) -> Iterator[CppNode]:
-    """Run a C++ node; at the end it must have exited with 0."""
-    node = CppNode(program, role, port, workers, servers, **variables)
-    try:
-        yield node
-        node.finish()
-    finally:
-        node.process.kill()
-        node.process.wait()
-
-
-def free_port() -> int:
-    """Find a port for a scheduler that cannot choose one by itself."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def serve(
-    port: int,
-    workers: int,
-    servers: int,
-    handle: RequestHandle | None = None,
-    lost: int = 0,
-    **changes: Any,
-) -> AddingStore:
-    """Be a server until the end of the job; with `lost`, the first requests do not arrive."""
-    node = Node(config(Role.SERVER, port, workers, servers, **changes), threaded=False)
-    store = AddingStore()
-    if lost:
-        lose_requests(node, lost)
-    try:
-        KVServer(node).set_request_handle(handle or store)
-        node.start()
-        node.finalize(LIMIT_S)
-    finally:
-        node.close()
-    return store
-
-
-def lose_requests(node: Node, number: int) -> None:
-    """Let a node lose the first data requests that it receives."""
-    receive, left = node._van.receive, [number]
-
-    def lossy() -> Message | None:
-        message = receive()
-        if left[0] and message is not None and message.meta.control is None:
-            left[0] -= 1
-            return lossy()
-        return message
-
-    node._van.receive = lossy  # type: ignore[method-assign]
-
-
-def work(
-    port: int,
-    workers: int,
-    servers: int,
-    ready: threading.Event | None = None,
-    **changes: Any,
-) -> float:
-    """Push and pull as a worker, once the servers are ready; return the largest error."""
-    node = Node(config(Role.WORKER, port, workers, servers, **changes))
-    try:
-        node.start()
-        assert ready is None or ready.wait(LIMIT_S)
-        worker = KVWorker(node)
-        step = (2**64 - 1) // NUM_KEYS
-        keys = np.arange(NUM_KEYS, dtype=np.uint64) * np.uint64(step) + np.uint64(100 + node.rank)
-        vals = np.arange(NUM_KEYS, dtype=np.float32)
-        for _ in range(5):
-            worker.wait(worker.push(keys, vals))
-        out = np.zeros_like(vals)
-        worker.wait(worker.pull(keys, out))
-        error = np.abs(out - 5 * vals).max()
-        worker.wait(worker.push_pull(keys, vals, out))
-        error = max(error, np.abs(out - 6 * vals).max())
-        node.finalize(LIMIT_S)
-    finally:
-        node.close()
-    return float(error)
+@pytest.mark.parametrize("scheduler", [CPP, PYTHON])
+@pytest.mark.parametrize(("servers", "workers"), list(product(KINDS, KINDS)))
+def test_roles_mix(scheduler: str, servers: tuple[str, ...], workers: tuple[str, ...]) -> None:
+    """Every combination of C++ and Python roles; each worker checks the sums that it pulls."""
+    sizes = len(workers), len(servers)
+    with ThreadPoolExecutor(4) as pool, ExitStack() as stack:
+        if scheduler == CPP:
+            port = free_port()
+            stack.enter_context(cpp_node("kv_app_test", "scheduler", port, *sizes))
+        else:
+            port, done = start_scheduler(*sizes)
+        cpp = [
+            stack.enter_context(cpp_node("kv_app_test", "server", port, *sizes))
+            for kind in servers
+            if kind == CPP
+        ]
+        stores = [pool.submit(serve, port, *sizes) for kind in servers if kind == PYTHON]
+        errors = [pool.submit(work, port, *sizes, cpp) for kind in workers if kind == PYTHON]
+        for kind in workers:
+            if kind == CPP:
+                stack.enter_context(cpp_node("kv_app_test", "worker", port, *sizes))
+        assert [error.result(LIMIT_S) for error in errors] == [0.0] * len(errors)
+        pushes = {CPP: 50 + 50, PYTHON: 5 + 1}
+        for store in stores:
+            assert store.result(LIMIT_S).pushes == sum(pushes[kind] for kind in workers)
+        if scheduler == PYTHON:
+            done.result(LIMIT_S)
 
 
 def test_cpp_workers_on_python_scheduler_and_servers() -> None:
@@ -177,38 +61,6 @@ def test_cpp_workers_on_python_scheduler_and_servers() -> None:
             done.result(LIMIT_S)
         for store in stores:
             assert store.result(LIMIT_S).pushes == 2 * 100
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("servers", [1, 2])
-def test_python_workers_on_cpp_scheduler_and_servers(workers: int, servers: int) -> None:
-    """Python pushes and pulls against the C++ scheduler and servers."""
-    port = free_port()
-    with ThreadPoolExecutor(workers) as pool, ExitStack() as stack:
-        scheduler = stack.enter_context(
-            cpp_node("kv_app_test", "scheduler", port, workers, servers)
-        )
-        for _ in range(servers):
-            stack.enter_context(cpp_node("kv_app_test", "server", port, workers, servers))
-        ready = scheduler.servers_ready
-        errors = [pool.submit(work, port, workers, servers, ready) for _ in range(workers)]
-        for error in errors:
-            assert error.result(LIMIT_S) == 0
-
-
-def test_cpp_and_python_workers_share_python_servers() -> None:
-    """Under the C++ scheduler, both kinds of worker push to the same servers."""
-    port = free_port()
-    with (
-        ThreadPoolExecutor(3) as pool,
-        cpp_node("kv_app_test", "scheduler", port, 2, 2),
-        cpp_node("kv_app_test", "worker", port, 2, 2),
-    ):
-        stores = [pool.submit(serve, port, 2, 2) for _ in range(2)]
-        error = pool.submit(work, port, 2, 2)
-        assert error.result(LIMIT_S) == 0
-        for store in stores:
-            assert store.result(LIMIT_S).pushes == 50 + 50 + 5 + 1
 
 
 def test_simple_requests_of_cpp_scheduler() -> None:
@@ -255,11 +107,10 @@ def test_python_worker_resends_beside_a_cpp_scheduler_and_server() -> None:
     port = free_port()
     with (
         ThreadPoolExecutor(1) as pool,
-        cpp_node("kv_app_test", "scheduler", port, 1, 1, **RESEND) as scheduler,
-        cpp_node("kv_app_test", "server", port, 1, 1, **RESEND),
+        cpp_node("kv_app_test", "scheduler", port, 1, 1, **RESEND),
+        cpp_node("kv_app_test", "server", port, 1, 1, **RESEND) as server,
     ):
-        ready = scheduler.servers_ready
-        error = pool.submit(work, port, 1, 1, ready, resend_timeout_s=1.0)
+        error = pool.submit(work, port, 1, 1, [server], resend_timeout_s=1.0)
         assert error.result(LIMIT_S) == 0
 
 

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +17,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (make torch)")
 
 from controller.cli import DEFAULTS  # noqa: E402
-from host_stack.job import Job  # noqa: E402
 from host_stack.placement import heat_based  # noqa: E402
+from host_stack.shards import Shards, shard_sizes  # noqa: E402
 from host_stack.torch import Tables, find_tables  # noqa: E402
 from tests import torch_program as program  # noqa: E402
 from tests.click_logs import criteo_lines  # noqa: E402
@@ -30,21 +32,51 @@ from workloads.training import open_workload  # noqa: E402
 
 LIMIT_S = 280
 WORKERS = 2
-HOT = 100
+HOT = np.arange(100, 200, dtype=np.uint64)
+"""Of 300 keys: with two servers, half of them are at each."""
 
 
-def loopback_job(num_keys: int, port: int) -> Job:
-    """A job on loopback addresses that no other process is likely to have."""
+def loopback_job(num_keys: int, ports: list[int]) -> Shards:
+    """A job on loopback addresses that no other process is likely to have; a server for a port."""
     pid = os.getpid()
     network = f"127.{1 + pid % 250}.{pid // 250 % 250}"
-    job = make_job(WORKERS, num_keys, 40, port)
-    return replace(
-        job,
-        workers=tuple(f"{network}.{10 + rank}" for rank in range(WORKERS)),
-        server=f"{network}.1",
-        switch=f"{network}.254",
-        scheduler=("127.0.0.1", port),
+    workers = tuple(f"{network}.{10 + rank}" for rank in range(WORKERS))
+    jobs = []
+    for shard, size in enumerate(shard_sizes(num_keys, len(ports))):
+        own = make_job(WORKERS, size, 40, ports[shard])
+        jobs.append(
+            replace(
+                own,
+                job=1 + shard,
+                workers=workers,
+                server=f"{network}.{1 + shard}",
+                switch=f"{network}.254",
+                group=f"239.19.52.{2 + shard}",
+                scheduler=("127.0.0.1", ports[shard]),
+            )
+        )
+    return Shards(tuple(jobs))
+
+
+@contextmanager
+def tables_server(folder: Path, shard: int) -> Iterator[subprocess.Popen[str]]:
+    """The server of a shard, which is given the hot keys of its own and saves what it ends with."""
+    server = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "workloads.tables_server"),
+            *(str(folder / "job.json"), str(folder / "parameters.npz"), "--shard", str(shard)),
+            *("--optimizer", "sgd", "--learning-rate", str(program.LEARNING_RATE)),
+            *("--placement", str(folder / "placement.npz")),
+            *("--save", str(folder / f"final{shard}.npy")),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
     )
+    try:
+        yield server
+    finally:
+        server.kill()
+        server.communicate()
 
 
 def torchrun(*argv: str) -> list[str]:
@@ -53,25 +85,17 @@ def torchrun(*argv: str) -> list[str]:
     return [sys.executable, "-m", *launch, *argv]
 
 
-def test_torchrun_trains_as_one_process_would(tmp_path: Path) -> None:
-    """Two tables, accumulation and a saved state; hot rows reach the server by UDP."""
+@pytest.mark.parametrize("servers", [1, 2])
+def test_torchrun_trains_as_one_process_would(tmp_path: Path, servers: int) -> None:
+    """Two tables, accumulation and a saved state; hot rows reach their server by UDP."""
     tables = Tables(find_tables(program.Net()))
     tables.save(tmp_path / "parameters.npz", WORKERS)
-    port, scheduled = start_scheduler(WORKERS, 1, LIMIT_S)
-    loopback_job(tables.num_keys, port).save(tmp_path / "job.json")
-    heat_based(np.arange(HOT, dtype=np.uint64), LAYOUT).save(tmp_path / "placement.npz")
-    server = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "workloads.tables_server"),
-            *(str(tmp_path / "job.json"), str(tmp_path / "parameters.npz")),
-            *("--optimizer", "sgd", "--learning-rate", str(program.LEARNING_RATE)),
-            *("--placement", str(tmp_path / "placement.npz")),
-            *("--save", str(tmp_path / "final.npy")),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    schedulers = [start_scheduler(WORKERS, 1, LIMIT_S) for _ in range(servers)]
+    job = loopback_job(tables.num_keys, [port for port, _ in schedulers])
+    job.save(tmp_path / "job.json")
+    heat_based(HOT, LAYOUT).save(tmp_path / "placement.npz")
+    with ExitStack() as stack:
+        started = [stack.enter_context(tables_server(tmp_path, each)) for each in range(servers)]
         done = subprocess.run(
             torchrun("-m", "tests.torch_program", str(tmp_path)),
             capture_output=True,
@@ -80,16 +104,16 @@ def test_torchrun_trains_as_one_process_would(tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        events = [json.loads(line) for line in server.communicate(timeout=LIMIT_S)[0].splitlines()]
-    finally:
-        server.kill()
-        server.wait()
-    scheduled.result(LIMIT_S)
-    assert server.returncode == 0
-    assert [event["event"] for event in events] == ["ready", *["commit"] * program.STEPS, "done"]
-    counters = events[-1]["counters"]
-    assert counters["fallback_added"] > 0
-    assert counters["cold_keys"] > 0
+        told = [server.communicate(timeout=LIMIT_S)[0].splitlines() for server in started]
+    for _, scheduled in schedulers:
+        scheduled.result(LIMIT_S)
+    assert [server.returncode for server in started] == [0] * servers
+    for lines in told:
+        events = [json.loads(line) for line in lines]
+        names = [event["event"] for event in events]
+        assert names == ["ready", *["commit"] * program.STEPS, "done"]
+        assert events[-1]["counters"]["fallback_added"] > 0
+        assert events[-1]["counters"]["cold_keys"] > 0
 
     losses, model = program.alone(WORKERS)
     saved = torch.load(tmp_path / "state.pt", weights_only=True)
@@ -98,8 +122,8 @@ def test_torchrun_trains_as_one_process_would(tmp_path: Path) -> None:
     assert saved["net"].keys() == model.keys()
     for name, values in model.items():
         np.testing.assert_allclose(saved["net"][name], values, rtol=1e-4, atol=1e-6)
-    final = np.load(tmp_path / "final.npy")
-    assert final.tobytes() == b"".join(
+    final = b"".join(np.load(tmp_path / f"final{each}.npy").tobytes() for each in range(servers))
+    assert final == b"".join(
         saved["net"][f"{name}.weight"].numpy().tobytes() for name in ("users", "items")
     )
 
@@ -125,10 +149,10 @@ def losses_alone(dataset: str, rounds: int, batch: int) -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize("kind", ["movielens", "criteo"])
+@pytest.mark.parametrize(("kind", "servers"), [("movielens", 1), ("criteo", 1), ("movielens", 2)])
 @pytest.mark.parametrize("marked", [pytest.param(None, marks=needs_emulation)])
 def test_emulated_hosts_have_the_loss_curve_of_one_process(
-    tmp_path: Path, kind: str, marked: None
+    tmp_path: Path, kind: str, servers: int, marked: None
 ) -> None:
     """A DLRM-style model by torchrun in Mininet hosts, its hot rows summed by the switch."""
     dataset = kind
@@ -140,6 +164,7 @@ def test_emulated_hosts_have_the_loss_curve_of_one_process(
     done = subprocess.run(
         [
             *libra("run", "--framework", "torch", "--model", "dlrm", "--dataset", dataset),
+            *("--servers", str(servers)),
             *("--workers", str(WORKERS), "--rounds", str(rounds), "--batch", str(batch)),
             *("--mode", "libra", "--link-mbps", "100", "--hot", "2000"),
             *("--evaluate-every", "4", "--audit", "--out", str(tmp_path / "out")),

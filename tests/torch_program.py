@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from host_stack.job import Job
+from host_stack.shards import Shards
 from host_stack.torch import LibraOptimizer, connected, dense_parameters, join_group
 
 STEPS, BATCH, PARTS = 6, 12, 2
@@ -71,7 +71,7 @@ def alone(world_size: int) -> tuple[list[float], dict[str, Any]]:
 def main(folder: Path) -> None:
     """Train as one of several processes; each batch in PARTS backward passes."""
     torch.set_num_threads(1)
-    job = Job.load(folder / "job.json")
+    job = Shards.load(folder / "job.json")
     place = join_group(job)
     net, losses = Net(), []
     with connected(job, place.rank, multicast=False) as connection:

@@ -17,6 +17,7 @@ import numpy as np
 from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.client import JobIncarnations
 from controller.jobapi.row_answers import RowAnswers
+from controller.jobapi.shards import split_placement
 from host_stack import logs
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.commit import Aggregate, Commit
@@ -101,13 +102,30 @@ def answering(job: Job, controller: ControllerAddress | None, server: Server) ->
         yield
 
 
+def load_placement(path: Path, shards: Shards, shard: int) -> Placement:
+    """The hot keys of a shard, from a file with those of the job.
+
+    Raises `LayoutMismatch` for a placement of another layout, `BadInput` for keys that the job
+    lacks.
+    """
+    placement = Placement.load(path)
+    shards.job(shard).layout.require(placement.layout, str(path), here="in the job file")
+    if len(placement) and (highest := placement.keys.max()) >= shards.num_keys:
+        raise BadInput(f"{path} places key {highest}: the job has keys 0 to {shards.num_keys - 1}")
+    return split_placement(placement, [job.num_keys for job in shards.jobs])[shard]
+
+
 def first_incarnation(
-    job: Job, incarnations: Incarnations, placement: Path | None, round_: int
+    shards: Shards, shard: int, incarnations: Incarnations, placement: Path | None, round_: int
 ) -> Incarnation:
     """The one in which this server begins, with `round_`."""
     if isinstance(incarnations, JobIncarnations):
         return incarnations.begin(round_, resumed=round_ > 0, timeout_s=CONTROLLER_S)
-    placed = Placement.empty(job.layout) if placement is None else Placement.load(placement)
+    job = shards.job(shard)
+    if placement is None:
+        placed = Placement.empty(job.layout)
+    else:
+        placed = load_placement(placement, shards, shard)
     return Incarnation(job.epoch, round_, job.fraction_bits, 1, placed)
 
 
@@ -126,7 +144,7 @@ def serve(given: argparse.Namespace) -> None:
     address = given.controller
     controller = None if address is None else ControllerAddress.parse(address, given.tls)
     with incarnations_of(job, controller) as incarnations:
-        first = first_incarnation(job, incarnations, given.placement, round_)
+        first = first_incarnation(shards, given.shard, incarnations, given.placement, round_)
         transport = open_transport(job, job.server)
         node = server_node(job, job.server)
         server = Server(
@@ -166,7 +184,9 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--controller", help="HOST:PORT or unix:PATH of the job's controller")
     parser.add_argument("--tls", type=Path, help="folder of ca.pem, cert.pem and key.pem, or token")
-    parser.add_argument("--placement", type=Path, help="of a job without a controller")
+    parser.add_argument(
+        "--placement", type=Path, help="hot keys of a job without a controller, of all servers"
+    )
     parser.add_argument("--checkpoint-every", type=int, default=0, help="rounds; 0 for never")
     parser.add_argument("--save", type=Path, help="write the final parameters, as .npy")
     logs.add_options(parser)
