@@ -4,14 +4,16 @@
 #   SERVER=10.0.0.1 HOSTS="10.0.0.2 10.0.0.3" KEYS=77896 LIBRA=/opt/libra SHARED=/shared/job \
 #       PROGRAM=/shared/train.py launch/rack.sh
 #
-# ssh must need no password; LIBRA and SHARED are the same folders on every host. With CONTROLLER,
-# the address of the switch's controller, the job is the one with the number JOB there (1 unless
-# given), of the same server, workers and keys. With DRY=1 commands are printed and not run.
+# ssh must need no password; LIBRA and SHARED are the same folders on every host. SERVER may be
+# several addresses: the keys are cut into as many ranges. With CONTROLLER, the address of the
+# switch's controller, the job is the one with the number JOB there (1 unless given), of the same
+# servers, workers and keys. With DRY=1 commands are printed and not run. Variables that role.sh
+# has more are handed on.
 set -euo pipefail
 
+read -r -a servers <<<"${SERVER:?addresses of the servers, each with its scheduler}"
 read -r -a hosts <<<"${HOSTS:?addresses of the workers, by rank}"
-: "${SERVER:?address of scheduler and server}" "${KEYS:?parameters in all tables}"
-: "${LIBRA:?}" "${SHARED:?}" "${PROGRAM:?}"
+: "${KEYS:?parameters in all tables}" "${LIBRA:?}" "${SHARED:?}" "${PROGRAM:?}"
 
 on() {
     local host=$1 words
@@ -24,23 +26,23 @@ on() {
     fi
 }
 
-common=("LIBRA=$LIBRA" "SHARED=$SHARED" "SERVER_HOST=$SERVER" "WORKERS=${#hosts[@]}"
-    "PROGRAM=$PROGRAM" "MASTER=${hosts[0]}" "CONTROLLER=${CONTROLLER-}")
+common=("LIBRA=$LIBRA" "SHARED=$SHARED" "WORKERS=${#hosts[@]}" "PROGRAM=$PROGRAM"
+    "MASTER=${hosts[0]}" "CONTROLLER=${CONTROLLER-}")
+for name in OPTIMIZER LEARNING_RATE CHECKPOINT_EVERY MASTER_PORT; do
+    [ -z "${!name-}" ] || common+=("$name=${!name}")
+done
 role=$LIBRA/launch/role.sh
 
 if [ -z "${DRY-}" ]; then
     trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
-    cd "$LIBRA"
-    if [ -n "${CONTROLLER-}" ]; then
-        .venv/bin/libra job describe -j "${JOB:-1}" --job-file "$SHARED/job.json" \
-            --controller "$CONTROLLER"
-    else
-        .venv/bin/python -m workloads.make_job "$SHARED/job.json" --keys "$KEYS" \
-            --server "$SERVER" --workers "${hosts[@]}"
-    fi
+    export SERVER HOSTS KEYS LIBRA SHARED
+    "$role" job
 fi
-on "$SERVER" "${common[@]}" "$role" scheduler
-on "$SERVER" "${common[@]}" "$role" server
+for shard in "${!servers[@]}"; do
+    own=("${common[@]}" "SERVER_HOST=${servers[$shard]}" "SHARD=$shard")
+    on "${servers[$shard]}" "${own[@]}" "$role" scheduler
+    on "${servers[$shard]}" "${own[@]}" "$role" server
+done
 for rank in "${!hosts[@]}"; do
     on "${hosts[$rank]}" "${common[@]}" "RANK=$rank" "$role" worker
 done

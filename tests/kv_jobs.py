@@ -1,5 +1,6 @@
 """Whole key-value jobs on the loopback interface, for tests."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,6 +42,12 @@ class AddingStore:
             vals = np.zeros(merged.size, np.float32)
             vals[np.searchsorted(merged, self.keys)] = self.vals
             self.keys, self.vals = merged, vals
+
+
+def loopback_network() -> str:
+    """Three bytes of loopback addresses that no other process is likely to have."""
+    pid = os.getpid()
+    return f"127.{1 + pid % 250}.{pid // 250 % 250}"
 
 
 def together(*calls: Callable[[], Any]) -> list[Any]:

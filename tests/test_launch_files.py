@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,11 @@ def run(*argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         argv, env=os.environ | variables, capture_output=True, text=True, timeout=100, check=False
     )
+
+
+def run_module(name: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run a module of the project as a program."""
+    return run(sys.executable, "-m", name, *argv)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -52,9 +58,33 @@ def test_rack_starts_each_role_on_its_host() -> None:
     assert "RANK=1" in lines[3]
 
 
+def test_rack_starts_several_servers_on_a_host_each() -> None:
+    """With a scheduler each, in the order of their keys; what is set for servers is handed on."""
+    done = run(
+        str(LAUNCH / "rack.sh"),
+        DRY="1",
+        SERVER="10.0.0.1 10.0.1.1",
+        HOSTS="10.0.0.2",
+        KEYS="9",
+        LIBRA="/opt/libra",
+        SHARED="/shared",
+        PROGRAM="/shared/train.py",
+        OPTIMIZER="adam",
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[-1] for line in lines] == [*("scheduler", "server") * 2, "worker"]
+    assert all("OPTIMIZER=adam" in line for line in lines)
+    for shard, host in enumerate(("10.0.0.1", "10.0.1.1")):
+        for line in lines[2 * shard : 2 * shard + 2]:
+            assert line.startswith(f"ssh {host} ")
+            assert f"SERVER_HOST={host} SHARD={shard} " in line
+
+
 def test_rack_takes_the_job_of_the_controller(tmp_path: Path) -> None:
     """Layout, epochs and format of drains are those that the controller tells, not made up."""
     told = tmp_path / "told"
+    (tmp_path / "launch").symlink_to(LAUNCH)
     for name in (".venv/bin/libra", "bin/ssh"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f'#!/bin/sh\necho "$(basename "$0") $*" >> "{told}"\n')
@@ -73,8 +103,8 @@ def test_rack_takes_the_job_of_the_controller(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     first, *others = told.read_text().splitlines()
-    address = "--controller 10.0.0.1:9560"
-    assert first == f"libra job describe -j 7 --job-file /shared/job.json {address}"
+    options = "--servers 1 --job-file /shared/job.json --controller 10.0.0.1:9560"
+    assert first == f"libra job describe -j 7 {options}"
     assert len(others) == 3
     assert all("CONTROLLER=10.0.0.1:9560" in line for line in others)
 
@@ -85,6 +115,26 @@ def test_a_role_says_what_it_lacks(tmp_path: Path, role: str, words: str) -> Non
     done = run(str(LAUNCH / "role.sh"), role, LIBRA=str(ROOT), SHARED=str(tmp_path))
     assert done.returncode != 0
     assert words in done.stderr
+
+
+@pytest.mark.parametrize("number", ["0", "2", "many"])
+def test_sbatch_leaves_a_worker(tmp_path: Path, number: str) -> None:
+    """Whatever number of servers is asked for."""
+    (tmp_path / "scontrol").write_text('#!/bin/sh\necho "10.0.0.1\n10.0.0.2"\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    done = run(
+        str(LAUNCH / "libra.sbatch"),
+        PATH=f"{tmp_path}:{os.environ['PATH']}",
+        SLURM_JOB_NODELIST="some",
+        SERVER_NODES=number,
+        KEYS="9",
+        LIBRA=str(ROOT),
+        SHARED=str(tmp_path),
+        PROGRAM="/shared/train.py",
+    )
+    assert done.returncode != 0
+    assert f"SERVER_NODES={number} of 2 nodes" in done.stderr
+    assert not (tmp_path / "job.json").exists()
 
 
 def test_sbatch_options_are_slurms() -> None:
@@ -99,19 +149,25 @@ def test_sbatch_options_are_slurms() -> None:
     assert all(names)
 
 
+def kubernetes_objects() -> list[dict[str, Any]]:
+    """What `kubectl apply` is given."""
+    yaml = pytest.importorskip("yaml")
+    return list(yaml.safe_load_all((LAUNCH / "libra.yaml").read_text()))
+
+
 def test_kubernetes_objects_are_valid() -> None:
-    """Against the schemas of Kubernetes, and with one number of workers."""
+    """Against the schemas of Kubernetes, and with one number of servers and of workers."""
     validate = pytest.importorskip(
         "kubernetes_validate", reason="kubernetes-validate is not installed"
     )
-    yaml = pytest.importorskip("yaml")
-    objects = list(yaml.safe_load_all((LAUNCH / "libra.yaml").read_text()))
+    objects = kubernetes_objects()
     assert [each["kind"] for each in objects] == ["Service", "ConfigMap", "Job", "Job"]
     for each in objects:
         validate.validate(each, "1.30", strict=True)
-    _, config, _, worker = objects
-    count = int(config["data"]["WORKERS"])
-    assert worker["spec"]["completions"] == worker["spec"]["parallelism"] == count
+    _, config, *jobs = objects
+    for name, each in zip(("SERVER_PODS", "WORKERS"), jobs, strict=True):
+        spec, count = each["spec"], int(config["data"][name])
+        assert spec["completions"] == spec["parallelism"] == count
     for job in objects[2:]:
         [script] = job["spec"]["template"]["spec"]["containers"][0]["args"]
         done = subprocess.run(
@@ -122,13 +178,28 @@ def test_kubernetes_objects_are_valid() -> None:
 
 def test_a_job_is_described_by_names(tmp_path: Path) -> None:
     """They become addresses; what cannot be resolved is named."""
-    make = [sys.executable, "-m", "workloads.make_job", str(tmp_path / "job.json"), "--keys", "12"]
-    done = run(*make, "--server", "localhost", "--workers", "127.0.0.2", "127.0.0.3")
+    make = ["workloads.make_job", str(tmp_path / "job.json"), "--keys", "12"]
+    done = run_module(*make, "--server", "localhost", "--workers", "127.0.0.2", "127.0.0.3")
     assert done.returncode == 0, done.stderr
     job = Job.load(tmp_path / "job.json")
     assert (job.server, job.workers, job.num_keys) == ("127.0.0.1", ("127.0.0.2", "127.0.0.3"), 12)
     assert job.scheduler == ("127.0.0.1", 9700)
-    done = run(*make, "--server", "no such host", "--workers", "127.0.0.2")
+
+
+@pytest.mark.parametrize(
+    ("out", "server", "words"),
+    [
+        ("job.json", ["no such host"], "no such host"),
+        ("job.json", ["127.0.0.1", "localhost"], "two shards of a job have the same server"),
+        ("nowhere/job.json", ["127.0.0.1"], "nowhere/job.json cannot be written: No such file"),
+    ],
+)
+def test_a_job_that_cannot_be_described_is_refused(
+    tmp_path: Path, out: str, server: list[str], words: str
+) -> None:
+    """In a line."""
+    make = ["workloads.make_job", str(tmp_path / out), "--keys", "12", "--workers", "127.0.0.2"]
+    done = run_module(*make, "--server", *server)
     assert done.returncode == 2
-    assert "no such host" in done.stderr
+    assert words in done.stderr
     assert done.stderr.count("\n") == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,14 +22,16 @@ from host_stack.torch import Tables, find_tables  # noqa: E402
 from tests import torch_program as program  # noqa: E402
 from tests.click_logs import criteo_lines  # noqa: E402
 from tests.job_in_memory import LAYOUT, make_job  # noqa: E402
-from tests.kv_jobs import start_scheduler  # noqa: E402
+from tests.kv_jobs import loopback_network, start_scheduler  # noqa: E402
 from tests.test_run_end_to_end import libra, needs_emulation  # noqa: E402
 from workloads.table_part import TablePart  # noqa: E402
 from workloads.torch_dlrm import Batch, TorchDlrm  # noqa: E402
 from workloads.train_torch import dense_optimizer  # noqa: E402
 from workloads.training import open_workload  # noqa: E402
 
-LIMIT_S = 280
+pytestmark = pytest.mark.timeout(900)
+
+LIMIT_S = 800
 WORKERS = 2
 HOT = np.arange(100, 200, dtype=np.uint64)
 """Of 300 keys: with two servers, half of them are at each."""
@@ -38,8 +39,7 @@ HOT = np.arange(100, 200, dtype=np.uint64)
 
 def loopback_job(num_keys: int, ports: list[int]) -> Shards:
     """A job on loopback addresses that no other process is likely to have; a server for a port."""
-    pid = os.getpid()
-    network = f"127.{1 + pid % 250}.{pid // 250 % 250}"
+    network = loopback_network()
     workers = tuple(f"{network}.{10 + rank}" for rank in range(WORKERS))
     jobs = []
     for shard, size in enumerate(shard_sizes(num_keys, len(ports))):
@@ -97,7 +97,7 @@ def test_torchrun_trains_as_one_process_would(tmp_path: Path, servers: int) -> N
     with ExitStack() as stack:
         started = [stack.enter_context(tables_server(tmp_path, each)) for each in range(servers)]
         done = subprocess.run(
-            torchrun("-m", "tests.torch_program", str(tmp_path)),
+            torchrun("-m", "tests.torch_program", str(tmp_path / "job.json")),
             capture_output=True,
             text=True,
             timeout=LIMIT_S,

@@ -1,7 +1,7 @@
-"""A training program as a user writes one, started by torchrun: `torch_program FOLDER`.
+"""A training program as a user writes one, started by torchrun: `torch_program JOB_FILE`.
 
-The model has a table looked up one by one, a table of bags, and a dense part. FOLDER has job.json.
-Rank 0 writes the losses and the trained model.
+The model has a table looked up one by one, a table of bags, and a dense part. Rank 0 writes the
+losses and the trained model beside the job file.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def alone(world_size: int) -> tuple[list[float], dict[str, Any]]:
     return losses, net.state_dict()
 
 
-def main(folder: Path) -> None:
+def main(path: Path) -> None:
     """Train as one of several processes; each batch in PARTS backward passes."""
     torch.set_num_threads(1)
-    job = Shards.load(folder / "job.json")
+    job = Shards.load(path)
     place = join_group(job)
     net, losses = Net(), []
     with connected(job, place.rank, multicast=False) as connection:
@@ -90,7 +90,7 @@ def main(folder: Path) -> None:
         optimizer.fetch_all()
         if place.rank == 0:
             state = {"net": net.state_dict(), "optimizer": optimizer.state_dict()}
-            torch.save({"losses": losses, **state}, folder / "state.pt")
+            torch.save({"losses": losses, **state}, path.with_name("state.pt"))
         optimizer.end()
     dist.destroy_process_group()
 

@@ -13,6 +13,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from controller.artifacts import Artifact, program_with
+from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.kv.config import resolve
 from host_stack.kv.errors import KVConfigError
@@ -74,7 +75,11 @@ def main() -> None:
     parser.add_argument("--scheduler-port", type=int, default=9700, help="at the server's address")
     parser.add_argument("--wait-s", type=float, default=0.0, help="for names that come up later")
     given = parser.parse_args()
-    make(given).save(given.out)
+    job = make(given)
+    try:
+        job.save(given.out)
+    except OSError as error:
+        raise BadInput(f"{given.out} cannot be written: {error.strerror}") from error
 
 
 if __name__ == "__main__":

@@ -131,6 +131,8 @@ def first_incarnation(
 
 def serve(given: argparse.Namespace) -> None:
     """Serve until all workers have ended; emits `ready`, a `commit` for each round, and `done`."""
+    if given.save is not None and not given.save.absolute().parent.is_dir():
+        raise BadInput(f"--save {given.save}: its folder does not exist")
     shards = Shards.load(given.job)
     job = shards.job(given.shard)
     optimizer = make_optimizer(given.optimizer, job.num_keys, learning_rate=given.learning_rate)
