@@ -32,8 +32,7 @@ case ${1:?job, scheduler, server or worker} in
         fi
         read -r -a hosts <<<"${HOSTS:?}"
         exec "$python" -m workloads.make_job "${SHARED:?}/job.json" --keys "${KEYS:?}" \
-            --server "${servers[@]}" --workers "${hosts[@]}" --wait-s "${WAIT_S:-0}" \
-            ${SWITCH:+--switch "$SWITCH"}
+            --server "${servers[@]}" --workers "${hosts[@]}" --wait-s "${WAIT_S:-0}"
         ;;
     scheduler)
         exec "$python" -m host_stack.kv.scheduler --host "${SERVER_HOST:?}" --port 9700 \
