@@ -46,6 +46,7 @@ def work(node: Node) -> None:
         if len(keys) != int(number):
             step = np.uint64((2**64 - 1) // int(number))
             keys = np.arange(int(number), dtype=np.uint64) * step
+            keys.flags.writeable = False  # so that they are checked once
             values = (np.arange(int(number)) % 1000).astype(np.float32)
         started = time.perf_counter()
         if kind == "push":

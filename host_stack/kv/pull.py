@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from host_stack.kv.errors import KVProtocolError, KVUsageError
 from host_stack.kv.ids import describe, rank_of
 from host_stack.kv.message import LEN_DTYPE, Array, KeyArray, KVPairs, Message
+from host_stack.kv.ranges import same_keys
 from host_stack.kv.refusal import raise_refusal
 
 
@@ -45,7 +46,7 @@ class PullCollector:
         rank = rank_of(message.peer or 0)
         begin, end = int(self._positions[rank]), int(self._positions[rank + 1])
         keys, vals, *rest = message.data
-        if not np.array_equal(keys, self._keys[begin:end]):
+        if not same_keys(keys, self._keys[begin:end]):
             raise KVProtocolError(f"{_who(message)} answered a pull with keys it was not asked for")
         if vals.dtype != self._dtype:
             raise KVProtocolError(

@@ -1,12 +1,18 @@
 """Which server owns which keys: equal slices of the key space, as ps-lite cuts them."""
 
+import ctypes
+import weakref
+
 import numpy as np
 from numpy.typing import NDArray
 
 from host_stack.kv.errors import KVUsageError
-from host_stack.kv.message import KEY_DTYPE, KeyArray, require_array
+from host_stack.kv.message import KEY_DTYPE, Array, KeyArray, require_array
 
 MAX_KEY = 2**64 - 1
+
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 def boundaries(num_servers: int) -> KeyArray:
@@ -36,6 +42,41 @@ def check_keys(keys: KeyArray) -> None:
             f"keys must be sorted and unique: key {keys[where + 1]} follows {keys[where]}; "
             "sort them and sum duplicates first"
         )
+
+
+class KeyCheck:
+    """Checks keys as `check_keys`; those of the last array only once, if they cannot change.
+
+    That is an array which stays read-only and is no view of another one.
+    """
+
+    def __init__(self) -> None:
+        """Know no array."""
+        self._known: weakref.ref[KeyArray] | None = None
+
+    def knows(self, keys: KeyArray) -> bool:
+        """Whether an array was checked and has stayed as it was."""
+        return self._known is not None and self._known() is keys and not keys.flags.writeable
+
+    def __call__(self, keys: KeyArray) -> None:
+        """Refuse keys that are not one dimension of strictly increasing uint64."""
+        if self.knows(keys):
+            return
+        check_keys(keys)
+        is_kept = keys.base is None and not keys.flags.writeable
+        self._known = weakref.ref(keys) if is_kept else None
+
+
+def same_keys(keys: Array, others: Array) -> bool:
+    """Whether two arrays of one dimension hold the same numbers of the same type.
+
+    As `np.array_equal`, without an array of truth values in between.
+    """
+    if keys.dtype != others.dtype or keys.size != others.size:
+        return False
+    if not (keys.flags.c_contiguous and others.flags.c_contiguous):
+        return bool(np.array_equal(keys, others))
+    return int(_memcmp(keys.ctypes.data, others.ctypes.data, keys.nbytes)) == 0
 
 
 def slice_positions(keys: KeyArray, bounds: KeyArray) -> NDArray[np.int64]:

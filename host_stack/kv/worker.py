@@ -20,7 +20,7 @@ from host_stack.kv.message import (
     require_array,
 )
 from host_stack.kv.pull import PullCollector
-from host_stack.kv.ranges import boundaries, check_keys, slice_positions
+from host_stack.kv.ranges import KeyCheck, boundaries, slice_positions
 from host_stack.kv.refusal import raise_refusal
 from host_stack.kv.requests import Callback
 from host_stack.kv.wire import Meta
@@ -34,6 +34,8 @@ class KVWorker(SimpleApp):
 
     Arrays are neither copied when sent nor when received: keys and vals must stay unchanged,
     and vals_out untouched, until the request is complete (`wait`, `done` or the callback).
+    That keys are sorted and unique is checked for each request; an array that stays read-only
+    (`keys.flags.writeable = False`, no view) is checked once, if it is used again and again.
     A callback runs where messages are received and must not wait.
     """
 
@@ -48,6 +50,7 @@ class KVWorker(SimpleApp):
         super().__init__(node, app_id, customer_id)
         self._val_dtype = np.dtype(val_dtype)
         self._bounds = boundaries(node.config.num_servers)
+        self._check_keys = KeyCheck()
 
     def push(
         self,
@@ -120,7 +123,7 @@ class KVWorker(SimpleApp):
         callback: Callback | None,
     ) -> int:
         """Cut keys and values into slices, one for each server, and send those with keys."""
-        check_keys(keys)
+        self._check_keys(keys)
         _check_kinds(meta.push, vals, vals_out, lens)
         if vals is None:
             vals = np.empty(0, self._val_dtype if vals_out is None else vals_out.dtype)
