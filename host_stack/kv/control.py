@@ -35,6 +35,7 @@ class ControlPlane:
         self._barriers = Barriers(config.num_workers, config.num_servers)
         self._barrier_group = 0
         self._known: frozenset[int] = frozenset()
+        self._connections: dict[int, set[int]] = {}
         self.roster: tuple[NodeInfo, ...] = ()
         self._handlers = {
             Command.ADD_NODE: self._on_add_node,
@@ -100,6 +101,18 @@ class ControlPlane:
         for node in self.roster:
             if node.id == peer:
                 self._node.connect(node.id, node.hostname, node.port)
+
+    def follow(self, peer: int, connection: int) -> None:
+        """Connect anew to a worker that has done so (servers only).
+
+        What made it give up its connection has probably stopped the one towards it as well.
+        """
+        if self._node.role is not Role.SERVER or not self.knows(peer):
+            return
+        seen = self._connections.setdefault(peer, set())
+        if seen and connection not in seen:
+            self._node.reconnect(peer)
+        seen.add(connection)
 
     def start_failure(self, limit_s: float) -> str:
         """Say why the job did not come together."""

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 import zmq
 
@@ -27,6 +26,7 @@ from host_stack.kv.ids import (
     members,
     rank_of,
 )
+from host_stack.kv.inbox import App, Inbox
 from host_stack.kv.liveness import Liveness
 from host_stack.kv.message import Array, Message, code_of
 from host_stack.kv.resender import Resender
@@ -35,17 +35,9 @@ from host_stack.kv.van import Van
 from host_stack.kv.wire import EMPTY, Meta, NodeInfo
 
 _LOG = logging.getLogger(__name__)
-_MAX_EARLY_MESSAGES = 1024
 # A signal that arrives just before a wait is noticed when the wait ends, so none is long.
 _MAX_WAIT_STEP_S = 0.5
 _JOIN_LIMIT_S = 10.0
-
-
-class App(Protocol):
-    """What a node delivers messages to."""
-
-    def accept(self, message: Message) -> bool:
-        """Take one message addressed to this app; False while no handler for it is set."""
 
 
 class Node:
@@ -63,10 +55,7 @@ class Node:
         # How often heartbeats and what is to be sent again are looked after.
         periods = [config.heartbeat_interval_s, config.heartbeat_timeout_s, config.resend_timeout_s]
         self._tick_s = min((s for s in periods if s), default=None)
-        self._apps: dict[tuple[int, int], App] = {}
-        self._connections: dict[int, set[int]] = {}
-        self._early: list[Message] = []
-        self._early_bytes = 0
+        self._inbox = Inbox(config, self.stats)
         self._early_due = False
         self._threaded = threaded
         self._thread: threading.Thread | None = None
@@ -290,22 +279,10 @@ class Node:
                 return count
             if message.peer is not None:
                 self.liveness.heard(message.peer)
-                self._follow(message.peer, message.connection)
+                self._control.follow(message.peer, message.connection)
             if not self._resender.received(message):
                 self._dispatch(message)
         return max_messages
-
-    def _follow(self, peer: int, connection: int) -> None:
-        """Connect anew to a worker that has done so (servers only).
-
-        What made it give up its connection has probably stopped the one towards it as well.
-        """
-        if self.role is not Role.SERVER or not self._control.knows(peer):
-            return
-        seen = self._connections.setdefault(peer, set())
-        if seen and connection not in seen:
-            self.reconnect(peer)
-        seen.add(connection)
 
     def _tick(self) -> None:
         if self._tick_s is None or not self.roster:
@@ -334,33 +311,12 @@ class Node:
         if message.peer is None or not self._control.knows(message.peer):
             self.stats.unknown_sender += 1
             return
-        app_id, customer_id = message.meta.app_id, message.meta.customer_id
-        # Servers and the scheduler have one customer for each app, named after it.
-        key = (app_id, customer_id if self.role is Role.WORKER else app_id)
-        app = self._apps.get(key)
-        if app is None or not app.accept(message):
-            self._keep_early(message)
-
-    def _keep_early(self, message: Message) -> None:
-        """Keep a request that came before its handler was set, as long as there is room."""
-        size_bytes = sum(array.nbytes for array in message.data) + len(message.meta.body)
-        if (
-            not message.meta.request
-            or len(self._early) >= _MAX_EARLY_MESSAGES
-            or self._early_bytes + size_bytes > self.config.max_frame_bytes
-        ):
-            self.stats.unknown_customer += 1
-            return
-        self._early.append(message)
-        self._early_bytes += size_bytes
+        self._inbox.deliver(message)
 
     def register_app(self, app_id: int, customer_id: int, app: App) -> None:
         """Deliver messages of (app_id, customer_id) to an app; one app for each pair."""
-        key = (app_id, customer_id if self.role is Role.WORKER else app_id)
         with self.condition:
-            if key in self._apps:
-                raise KVUsageError(f"app {key[0]} already has a customer {key[1]} on this node")
-            self._apps[key] = app
+            self._inbox.register(app_id, customer_id, app)
 
     def handler_set(self) -> None:
         """Deliver what came too early; an app calls this when it has got a handler."""
@@ -372,8 +328,7 @@ class Node:
 
     def _deliver_early(self) -> None:
         self._early_due = False
-        early, self._early, self._early_bytes = self._early, [], 0
-        for message in early:
+        for message in self._inbox.take_early():
             self._dispatch(message)
 
     def _receive_loop(self) -> None:
