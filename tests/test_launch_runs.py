@@ -1,8 +1,12 @@
-"""The launchers train a model over two servers on this host, with stand-ins for ssh and Slurm."""
+"""The launchers train a model over two servers, all on this host.
+
+Some stand in for ssh and Slurm; where Slurm is installed, a cluster of it runs here too.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,6 +26,7 @@ from tests.test_launch_files import LAUNCH, ROOT, kubernetes_objects  # noqa: E4
 pytestmark = pytest.mark.timeout(900)
 
 LIMIT_S = 600
+CLUSTER = ROOT / "tests" / "slurm_cluster.sh"
 WORKERS, SERVERS = 2, 2
 STAND_INS = {
     "ssh": 'exec bash -c "${@: -1}"',
@@ -138,3 +143,47 @@ def test_pods_train_over_two_servers(tmp_path: Path) -> None:
             output, _ = pod.communicate(timeout=LIMIT_S)
             assert pod.returncode == 0, output
     check_trained(tmp_path / "worker0")
+
+
+SLURM = ("sbatch", "scontrol", "slurmctld", "slurmd", "munged", "unshare")
+needs_slurm = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a cluster of Slurm here needs root"),
+    pytest.mark.skipif(
+        any(shutil.which(name) is None for name in SLURM),
+        reason="Slurm is missing (apt install slurm-wlm munge)",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "program_file", "code"),
+    [
+        pytest.param(4, "torch_program.py", 0, marks=needs_slurm),
+        pytest.param(4, "no_program.py", 1, marks=needs_slurm),
+        pytest.param(5, "torch_program.py", 1, marks=needs_slurm),
+    ],
+)
+def test_slurm_runs_the_batch_file(
+    tmp_path: Path, nodes: int, program_file: str, code: int
+) -> None:
+    """On a cluster of four nodes, all here, which it is checked for: it ends with what fails."""
+    shared, cluster = tmp_path / "shared", tmp_path / "cluster"
+    shared.mkdir()
+    cluster.mkdir()
+    given = variables(shared) | {
+        "PATH": os.environ["PATH"],
+        "PROGRAM": str(ROOT / "tests" / program_file),
+        "SERVER_NODES": str(SERVERS),
+    }
+    isolated = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    options = f"--nodes={nodes} --output={shared}/log --export=ALL {LAUNCH}/libra.sbatch"
+    script = f"sbatch --test-only {options} && sbatch --wait {options}"
+    argv = ["unshare", *isolated, str(CLUSTER), str(cluster), "bash", "-c", script]
+    with running(argv, given) as process:
+        output, _ = process.communicate(timeout=LIMIT_S)
+    log = shared / "log"
+    assert process.returncode == code, output + (log.read_text() if log.exists() else "")
+    assert ("Requested node configuration is not available" in output) == (nodes > 4)
+    if code == 0:
+        check_trained(shared)
