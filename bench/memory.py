@@ -31,6 +31,8 @@ class Growth:
     Attributes:
         lives: processes seen.
         peak_bytes: the most that one of them held.
+        early_peak_bytes: the same of the first half of the lives: what grows from life to life, as
+            state on disk may, shows in the difference.
         slope_bytes_per_min: of the longest life's second half, by least squares; None if it was
             too short.
         longest_s: that life.
@@ -40,6 +42,7 @@ class Growth:
     peak_bytes: int
     slope_bytes_per_min: float | None
     longest_s: float
+    early_peak_bytes: int
 
 
 class MemorySampler:
@@ -89,7 +92,7 @@ class MemorySampler:
 
 
 def growth_of(lives: list[list[tuple[float, int]]]) -> Growth:
-    """Sum up lives, each a list of (seconds, bytes)."""
+    """Sum up lives, each a list of (seconds, bytes), in any order."""
     longest = max(lives, key=lambda samples: samples[-1][0] - samples[0][0])
     times = np.array([at for at, _ in longest])
     held = np.array([size for _, size in longest], np.float64)
@@ -98,8 +101,9 @@ def growth_of(lives: list[list[tuple[float, int]]]) -> Growth:
     if life_s >= LEAST_LIFE_S:
         settled = times >= times[0] + SETTLE_SHARE * life_s
         slope = 60.0 * float(np.polyfit(times[settled] - times[0], held[settled], 1)[0])
-    peak = max(size for samples in lives for _, size in samples)
-    return Growth(len(lives), peak, slope, life_s)
+    peaks = [max(size for _, size in samples) for samples in sorted(lives)]
+    early = max(peaks[: (len(peaks) + 1) // 2])
+    return Growth(len(lives), max(peaks), slope, life_s, early)
 
 
 def descendants(root: int) -> Iterator[int]:

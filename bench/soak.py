@@ -166,7 +166,8 @@ def show(found: dict[str, Any]) -> None:
         slope = growth.slope_bytes_per_min
         told = "too short" if slope is None else f"{slope / 1e3:+.1f} kB/min"
         print(
-            f"{role:>10}: {growth.lives} lives, peak {growth.peak_bytes / 1e6:.1f} MB, "
+            f"{role:>10}: {growth.lives} lives, peak {growth.peak_bytes / 1e6:.1f} MB "
+            f"(first half of lives {growth.early_peak_bytes / 1e6:.1f}), "
             f"longest {growth.longest_s:.0f} s: {told}"
         )
 

@@ -35,6 +35,13 @@ def test_growth_is_that_of_the_longest_life() -> None:
     assert growth_of([short]).slope_bytes_per_min is None
 
 
+def test_growth_from_life_to_life_is_told() -> None:
+    """By the peaks of the first half of the lives, in the order in which they began."""
+    lives = [[(100.0, 60), (101.0, 90)], [(0.0, 50), (1.0, 70)], [(50.0, 65), (51.0, 60)]]
+    growth = growth_of(lives)
+    assert (growth.early_peak_bytes, growth.peak_bytes) == (70, 90)
+
+
 def test_processes_are_found_below_others() -> None:
     """Children of children are sampled by the role that their command line tells."""
     inner = f"import subprocess; subprocess.run([{sys.executable!r}, '-c', 'input()'])"
