@@ -1,6 +1,7 @@
 """A switch under full load while a controller writes and is killed; run in a network namespace.
 
-Frames come in at port 1 as fast as they can be sent. An entry sends them to one of two multicast
+Frames come in at port 1 as fast as they leave at port 2, with a window of them in flight: more than
+the ring of a port holds would be lost whoever is slow. An entry sends them to one of two multicast
 groups; the group that it names leads to port 2, the other one to port 3. A controller changes
 entry and groups together, in atomic batches, and is killed in the middle. Prints what was counted.
 """
@@ -28,7 +29,10 @@ from tests.p4rt_support import (
     modify,
 )
 
-FRAME = bytes.fromhex("0000000000aa 0000000000bb 9999") + bytes(46)
+ETHER_TYPE = 0x9999
+FRAME = bytes.fromhex("0000000000aa 0000000000bb") + ETHER_TYPE.to_bytes(2, "big") + bytes(46)
+WINDOW = 1024
+SO_RCVBUFFORCE = 33
 
 
 def _group(group_id: int, port: int) -> p4r.PacketReplicationEngineEntry:
@@ -69,11 +73,19 @@ def control(address: str) -> None:
 
 
 def send(count: int) -> None:
-    """Send frames into port 1."""
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
-        raw.bind(("host1", 0))
-        for _ in range(count):
-            raw.send(FRAME)
+    """Send frames into port 1, and count those that come out of port 2."""
+    with (
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as into,
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out,
+    ):
+        into.bind(("host1", 0))
+        out.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, WINDOW << 12)
+        out.bind(("host2", ETHER_TYPE))
+        out.settimeout(TIMEOUT_S)
+        for number in range(count):
+            if number >= WINDOW:
+                out.recv(len(FRAME))
+            into.send(FRAME)
 
 
 def _links() -> None:

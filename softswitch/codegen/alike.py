@@ -48,6 +48,14 @@ class Simplifier:
                 return self._mask(value, mask)
             case "&", (value, Const() as mask):
                 return self._mask(value, mask)
+            case "&", (Op(op="&", args=(value, Const(value=mask))), other) if (
+                all_ones(mask) and self.fits(other, mask)
+            ):
+                return Op("&", (value, other))  # the other one has no bits beyond the mask
+            case "&", (other, Op(op="&", args=(value, Const(value=mask)))) if (
+                all_ones(mask) and self.fits(other, mask)
+            ):
+                return Op("&", (other, value))
             case "|", (Op(op="&", args=(value, Const(value=keep))), Const(value=bits)):
                 # Setting bits that were cleared before needs no clearing.
                 if all_ones(keep | bits) and self.fits(value, keep | bits):

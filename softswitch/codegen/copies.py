@@ -124,7 +124,8 @@ class CopyCode:
             raise NotAlike
         if width > 64:
             high, low = self.vectors.pair(values)
-            yield from self._put_pair(keys, self.storage.cut(high, width - 64), low, mask)
+            high = high if self._fits(values, width) else self.storage.cut(high, width - 64)
+            yield from self._put_pair(keys, high, low, mask)
             return
         text = self.vectors.number(values)
         bounds = self.vectors.range(values)
@@ -312,13 +313,18 @@ class CopyCode:
         width = registers[0].width
         if width > 64:
             high, low = self.vectors.pair(values)
-            high = high if width == 128 else self.storage.cut(high, width - 64)
+            high = high if self._fits(values, width) else self.storage.cut(high, width - 64)
             yield f"  ss_v_write128(at_, {high}, {low}); }}"
             return
         text = self.vectors.number(values)
-        if width < 64:
+        if width < 64 and not self._fits(values, width):
             text = self.storage.cut(text, width)
         yield f"  ss_v_write(at_, {text}, sizeof *c->state.r{registers[0].index}); }}"
+
+    def _fits(self, values: Row, width: int) -> bool:
+        """Whether all values are numbers of so many bits."""
+        low, high = self.vectors.range(values)
+        return width == 128 or (low >= 0 and high < 1 << width)
 
     def _note(self, registers: list[RegisterArray], *, write: bool) -> None:
         """Make sure that no copy reads or writes what another one writes."""

@@ -13,7 +13,7 @@ def _size(layout: Layout, header: int) -> str:
 
 
 def deparser(layout: Layout) -> Iterator[str]:
-    """Yield ss_emit_size and ss_emit, which writes the valid headers at d.
+    """Yield ss_emit_size and ss_emit, which writes the valid headers, of so many bytes, at d.
 
     The bytes of a view may lie where another header is to be written: those that are not in their
     place already are set aside first.
@@ -28,9 +28,10 @@ def deparser(layout: Layout) -> Iterator[str]:
         yield f"    {_if_any(layout, run)}size += (uint32_t)({terms});"
     yield "    return size;"
     yield "}"
-    yield "static void ss_emit(const struct ss_phv *p, uint8_t *d)"
+    yield "static void ss_emit(const struct ss_phv *p, uint8_t *d, uint32_t size)"
     yield "{"
-    yield "    (void)p; (void)d;"
+    yield "    const uint8_t *const end = d + size;"
+    yield "    (void)p; (void)end;"
     if views:
         yield "    struct ss_kept kept;"
         yield "    const uint8_t *at = d;"
@@ -42,6 +43,8 @@ def deparser(layout: Layout) -> Iterator[str]:
                 yield f"        v{h} = memcpy(kept.v{h}, v{h}, {size});"
             yield f"    at += {layout.static_valid(h)} * {_size(layout, h)};"
     for run in _runs(layout):
+        if len(run) > 1:
+            yield "    if (d == end) return;"
         yield f"    {_if_any(layout, run)}{{"
         for h in run:
             yield from (f"        {line}" for line in _emit_header(layout, h))

@@ -60,11 +60,11 @@ class LookupCode:
         yield f"const ss_v action_ = {self.member(first, 'action')};"
 
     @staticmethod
-    def member(table: Table, name: str) -> str:
-        """Return the vector of a member of the entries that were looked up."""
+    def member(table: Table, name: str, kind: str = "v") -> str:
+        """Return the vector of a member of the entries that were looked up; "m": where it is set."""
         struct = f"struct ss_entry{table.index}"
         where = f"offsetof({struct}, {name}), sizeof(({struct} *)0)->{name}"
-        return f"ss_v_member(e_, at_, sizeof({struct}), {where})"
+        return f"ss_{kind}_member(e_, at_, sizeof({struct}), {where})"
 
     def _key_rows(self, tables: list[Table]) -> list[Row]:
         rows: list[Row] = []
@@ -112,7 +112,7 @@ class LookupCode:
         at = f"ss_v_all({start}) + {at}"
         yield f"at_ = {at};"
         yield f"e_ = ss_v_entry(at_, {size});"
-        yield f"hit_ = ss_m_ne({self.member(first, 'action')}, ss_v_all(0));"
+        yield f"hit_ = {self.member(first, 'action', 'm')};"
 
     def _scalar_lookup(
         self, table: Table, layout: KeyLayout, rows: list[Row], place: tuple[str, int], mask: Mask

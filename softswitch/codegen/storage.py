@@ -220,17 +220,33 @@ class CopyStorage:
 
     def _window(self, keys: Keys) -> str:
         """Load fields that lie in the packet at a constant distance of up to eight bytes."""
+        header, offset, step = self._row_in_packet(keys)
+        width = self.width(keys)
+        start, first = self._window_of(header, step, offset, width)
+        before = offset - 8 * start
+        text = f"({first} >> {WINDOW_BITS - before - width})"
+        return text if before == 0 else self.cut(text, width)
+
+    def load_bit(self, keys: Keys) -> str | None:
+        """Return the mask of copies whose field of one bit in the packet is set; None elsewhere."""
+        if self.width(keys) != 1 or not all(header in self.layout.views for header, _ in keys):
+            return None
+        if len(set(keys)) == 1:
+            return None
+        header, offset, step = self._row_in_packet(keys)
+        start, window = self._window_of(header, step, offset, 1)
+        bit = 1 << (WINDOW_BITS - 1 - (offset - 8 * start))
+        return f"ss_m_test({window}, {self.constant(bit)})"
+
+    def _row_in_packet(self, keys: Keys) -> tuple[int, int, int]:
+        """Return the header of fields, the offset of the first one, and their distance in bytes."""
         if len({header for header, _ in keys}) != 1:
             raise NotAlike
-        header = keys[0][0]
         offsets = [self.layout.program.field(*key).offset for key in keys]
-        width = self.width(keys)
         step = step_of(offsets)
         if step <= 0 or step % 8 or step > WINDOW_BITS:
             raise NotAlike
-        start, first = self._window_of(header, step // 8, offsets[0], width)
-        text = f"({first} >> {WINDOW_BITS - (offsets[0] - 8 * start) - width})"
-        return text if width == WINDOW_BITS else self.cut(text, width)
+        return keys[0][0], offsets[0], step // 8
 
     def _window_of(self, header: int, stride: int, offset: int, width: int) -> tuple[int, str]:
         """Return where a window begins that holds a field of the first copy, and its variable."""

@@ -25,6 +25,7 @@ Fits = Callable[[Expr, int], bool]
 """Whether a value is in [0, largest]."""
 Pair = tuple[str, str]
 """C text of the high and the low 64 bits."""
+NOTHING = "ss_v_all(0)"
 
 
 class Storage(Protocol):
@@ -40,6 +41,9 @@ class Storage(Protocol):
 
     def load_pair(self, keys: tuple[FieldKey, ...]) -> Pair:
         """Return the same for fields of 65 to 128 bits."""
+
+    def load_bit(self, keys: tuple[FieldKey, ...]) -> str | None:
+        """Return the mask of copies whose field of one bit is set, None if there is no fast way."""
 
     def load_valid(self, headers: tuple[int, ...]) -> str:
         """Return the mask of copies whose header is valid."""
@@ -178,7 +182,7 @@ class Vectors:
         if low < 0 or high >= 1 << 128:
             raise NotAlike
         if high <= _LOW:
-            return "ss_v_all(0)", self.number(row)
+            return NOTHING, self.number(row)
         if self.is_shared(row):
             text = self.e.modular(row[0], 128)
             parts = [f"(uint64_t)({text} >> 64)", f"(uint64_t)({text})"]
@@ -195,7 +199,10 @@ class Vectors:
                 mask = same_constant(args[1])
                 first, second = self.pair(args[0])
                 return f"({first} & {mask >> 64 & _LOW}u)", f"({second} & {mask & _LOW}u)"
-            case "|" | "^" as op:
+            case "|":
+                (a, b), (c, d) = self.pair(args[0]), self.pair(args[1])
+                return _either(a, c), _either(b, d)
+            case "^" as op:
                 (a, b), (c, d) = self.pair(args[0]), self.pair(args[1])
                 return f"({a} {op} {c})", f"({b} {op} {d})"
             case "<<" | ">>" as op:
@@ -232,11 +239,31 @@ class Vectors:
     def _compare(self, op: str, a: Row, b: Row) -> str:
         if not all(_is_number(expr) for expr in (*a, *b)):
             raise NotAlike
+        bits = self._bits(a) if op in ("==", "!=") and set(b) <= {Const(0), Const(1)} else None
+        if bits is not None and len(set(b)) == 1:
+            return bits if (b[0] == Const(1)) == (op == "==") else f"(~{bits})"
         native = native_type(join(self.range(a), self.range(b)))
         if native not in ("uint64_t", "int64_t"):
             raise NotAlike
         kind = "s" if native == "int64_t" else ""
         return f"ss_m_{kind}{_COMPARE[op]}({self.number(a)}, {self.number(b)})"
+
+    def _bits(self, row: Row) -> str | None:
+        """Return the mask of copies whose number of one bit is 1, None if there is no fast way.
+
+        Copy k may have the k-th bit of a number that all share: those of a step are a mask already.
+        """
+        if all(isinstance(expr, Field) for expr in row):
+            return self.storage.load_bit(keys_of(row))
+        found = [bit_of(expr, self.simplify.fits) for expr in row]
+        places = [bit for _, bit in found]
+        values = tuple(value for value, _ in found)
+        if places != list(range(places[0], places[0] + len(row))) or not self.is_shared(values):
+            return None
+        if places[0] < 0 or native_type(self.range(values)) != "uint64_t" or places[-1] > 63:
+            return None
+        number = self.storage.hoist("uint64_t", self.e.modular(values[0], 64))
+        return f"ss_m_of((unsigned)({number} >> ({places[0]} + k)))"
 
     def _valid(self, row: Row) -> str:
         headers = tuple(
@@ -247,6 +274,17 @@ class Vectors:
         if len(headers) != len(row):
             raise NotAlike
         return self.storage.load_valid(headers)
+
+
+def bit_of(expr: Expr, fits: Fits) -> tuple[Expr, int]:
+    """Return the number and the place of a bit that an expression is, -1 if it is none."""
+    if isinstance(expr, Op) and expr.op == "&" and expr.args[1] == Const(1):
+        expr = expr.args[0]
+    elif not fits(expr, 1):
+        return expr, -1
+    if isinstance(expr, Op) and expr.op == ">>" and isinstance(expr.args[1], Const):
+        return expr.args[0], expr.args[1].value
+    return expr, 0
 
 
 def operations(row: Row, fits: Fits) -> tuple[Op, ...]:
@@ -328,11 +366,21 @@ def _shift_pair(op: str, pair: Pair, n: int) -> Pair:
     if n == 0:
         return pair
     if n >= 128:
-        return "ss_v_all(0)", "ss_v_all(0)"
+        return NOTHING, NOTHING
     if op == "<<":
         if n >= 64:
-            return f"({low} << {n - 64})", "ss_v_all(0)"
-        return f"(({high} << {n}) | ({low} >> {64 - n}))", f"({low} << {n})"
+            return _shift(low, "<<", n - 64), NOTHING
+        return _either(_shift(high, "<<", n), _shift(low, ">>", 64 - n)), _shift(low, "<<", n)
     if n >= 64:
-        return "ss_v_all(0)", f"({high} >> {n - 64})"
-    return f"({high} >> {n})", f"(({low} >> {n}) | ({high} << {64 - n}))"
+        return NOTHING, _shift(high, ">>", n - 64)
+    return _shift(high, ">>", n), _either(_shift(low, ">>", n), _shift(high, "<<", 64 - n))
+
+
+def _shift(text: str, op: str, n: int) -> str:
+    return text if n == 0 or text == NOTHING else f"({text} {op} {n})"
+
+
+def _either(a: str, b: str) -> str:
+    if NOTHING in (a, b):
+        return b if a == NOTHING else a
+    return f"({a} | {b})"

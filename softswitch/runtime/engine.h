@@ -128,7 +128,7 @@ static void ss_run_egress(struct ss_ctx *c, struct ss_phv *p, struct ss_buf *b, 
     }
     b->start -= size;
     b->len += size;
-    ss_emit(p, b->start);
+    ss_emit(p, b->start, size);
     if (__builtin_expect(p->x.recirculate, 0)) {
         b->ingress_length = b->len;
         ss_requeue(c, p, b, p->x.recirculate, SS_RECIRC);

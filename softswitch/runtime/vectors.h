@@ -112,6 +112,16 @@ SS_COMPARE(gt, >, NLE)
 SS_COMPARE(ge, >=, NLT)
 #undef SS_COMPARE
 
+/* Elements that have any of the bits of b. */
+SS_INLINE ss_m ss_m_test(ss_v a, ss_v b)
+{
+#if SS_WIDTH == 8
+    return _mm512_test_epi64_mask((__m512i)a, (__m512i)b);
+#else
+    return (ss_m)((a & b) != 0);
+#endif
+}
+
 /* Runs what follows for the number e of each element of a mask that is set. */
 #define SS_V_EACH(e, mask)                                            \
     for (unsigned bits_ = ss_m_bits(mask), e; bits_; bits_ &= bits_ - 1) \
@@ -156,26 +166,21 @@ SS_INLINE ss_v ss_v_sext(ss_v v, unsigned width)
     return (ss_v)((ss_sv)(v << (64 - width)) >> (64 - width));
 }
 
-/* Addresses by way of memory: taking elements out of a vector costs more. One of 64 bytes goes there
- * in halves, since what lies in the upper half of a store of 64 bytes, and is loaded at once, comes
- * 15 cycles later than the rest (Sapphire Rapids). */
-#if SS_WIDTH == 8
-#define SS_V_ADDRESSES(a, at)                                                            \
-    uint64_t a[SS_WIDTH] __attribute__((aligned(sizeof(ss_v))));                         \
-    _mm256_store_si256((__m256i *)a, _mm512_castsi512_si256((__m512i)(at)));             \
-    __asm__("" : "+m"(a)); /* else the compiler puts the halves together again */        \
-    _mm256_store_si256((__m256i *)(a + 4), _mm512_extracti64x4_epi64((__m512i)(at), 1)); \
-    __asm__("" : "+m"(a))
+/* Sapphire Rapids and what came after it. Its gathers are faster than loads one by one, and what
+ * lies in the upper half of a store of 64 bytes, loaded at once, comes 15 cycles later than the rest:
+ * addresses are better taken out of a vector than stored. Elsewhere it is the other way round. */
+#if SS_WIDTH == 8 && defined(__AVX512FP16__)
+#define SS_GATHERS
+#define SS_PART(at, i) _mm512_extracti64x2_epi64((__m512i)(at), i)
+#define SS_BOTH(part) (uint64_t)_mm_cvtsi128_si64(part), (uint64_t)_mm_extract_epi64(part, 1)
+#define SS_V_ADDRESSES(a, at)                                                      \
+    const uint64_t a[] = {SS_BOTH(SS_PART(at, 0)), SS_BOTH(SS_PART(at, 1)),         \
+                          SS_BOTH(SS_PART(at, 2)), SS_BOTH(SS_PART(at, 3))}
 #else
 #define SS_V_ADDRESSES(a, at)                                    \
     uint64_t a[SS_WIDTH] __attribute__((aligned(sizeof(ss_v)))); \
     ss_v_store(a, at);                                           \
     __asm__("" : "+m"(a))
-#endif
-
-/* Processors that have these instructions gather from memory faster than by loads one by one. */
-#if SS_WIDTH == 8 && defined(__AVX512FP16__)
-#define SS_GATHERS
 #endif
 
 /* Numbers of `bytes` bytes at the addresses in a vector. */
@@ -301,6 +306,14 @@ SS_INLINE ss_v ss_v_member(ss_v entry, ss_v at, size_t size, size_t offset, unsi
     if (size > 8 || (size & (size - 1)))
         return ss_v_read(at + offset, bytes);
     return entry >> (8 * offset) & (bytes < 8 ? (UINT64_C(1) << 8 * (bytes & 7)) - 1 : -UINT64_C(1));
+}
+
+/* Entries of which such a member is not zero. */
+SS_INLINE ss_m ss_m_member(ss_v entry, ss_v at, size_t size, size_t offset, unsigned bytes)
+{
+    if (bytes < 8 && size <= 8 && !(size & (size - 1)))
+        return ss_m_test(entry, ss_v_all(((UINT64_C(1) << 8 * bytes) - 1) << 8 * offset));
+    return ss_m_ne(ss_v_member(entry, at, size, offset, bytes), ss_v_all(0));
 }
 
 SS_INLINE ss_v ss_v_entry(ss_v at, size_t size)
