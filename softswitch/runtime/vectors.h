@@ -167,8 +167,8 @@ SS_INLINE ss_v ss_v_sext(ss_v v, unsigned width)
 }
 
 /* Sapphire Rapids and what came after it. Its gathers are faster than loads one by one, and what
- * lies in the upper half of a store of 64 bytes, loaded at once, comes 15 cycles later than the rest:
- * addresses are better taken out of a vector than stored. Elsewhere it is the other way round. */
+ * lies in the upper half of a store of 64 bytes is slow to come if it is loaded at once: addresses
+ * are better taken out of a vector than stored. On Zen 4 it is the other way round. */
 #if SS_WIDTH == 8 && defined(__AVX512FP16__)
 #define SS_GATHERS
 #define SS_PART(at, i) _mm512_extracti64x2_epi64((__m512i)(at), i)
