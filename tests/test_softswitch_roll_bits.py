@@ -16,7 +16,7 @@ from tests.softswitch_json import ProgramBuilder, assign, call, const, field, op
 from tests.test_softswitch_rolls import Both
 
 COPIES = 16
-MARKS = ("set", "clear", "one", "zero", "small")
+MARKS = ("set", "clear", "one", "zero", "small", "equal")
 
 
 def program() -> bytes:
@@ -44,6 +44,7 @@ def program() -> bytes:
             ("one", op("!=", n, const(0))),
             ("zero", op("==", n, const(0))),
             ("small", op("==", small, const(3))),
+            ("equal", op("==", op("&", op("&", v, const(7)), op("&", x, const(7))), x)),
         ):
             b.when(f"{name}{k}", holds)
             marked = op("|", field("md", name), const(1 << k))
@@ -70,7 +71,7 @@ def test_bits_and_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     rng = random.Random(8)
     for _ in range(60):
         words = [rng.choice([rng.getrandbits(16), 3 | rng.getrandbits(16)]) for _ in range(COPIES)]
-        x, y = rng.getrandbits(16), rng.choice([0, 3, 255, rng.getrandbits(8)])
+        x, y = rng.getrandbits(rng.choice([2, 4, 16])), rng.choice([0, 3, 255, rng.getrandbits(8)])
         packet = struct.pack(f">{COPIES}HHB", *words, x, y)
         [(_, raw)] = both.inject(0, packet)
         expected = dict.fromkeys(MARKS, 0)
@@ -81,7 +82,8 @@ def test_bits_and_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             expected["one"] |= n << k
             expected["zero"] |= (n ^ 1) << k
             expected["small"] |= (v & 0x7FF & y == 3) << k
-        assert dict(zip(MARKS, struct.unpack(">5H", raw), strict=True)) == expected
+            expected["equal"] |= (v & x & 7 == x) << k
+        assert dict(zip(MARKS, struct.unpack(f">{len(MARKS)}H", raw), strict=True)) == expected
         for k, word in enumerate(words):
             [cell] = both.rolled.register_read(f"cell{k}", 1, 1)
             assert cell == x << 80 | (word & 0x7FFF) << 40 | y

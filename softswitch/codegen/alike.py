@@ -48,14 +48,9 @@ class Simplifier:
                 return self._mask(value, mask)
             case "&", (value, Const() as mask):
                 return self._mask(value, mask)
-            case "&", (Op(op="&", args=(value, Const(value=mask))), other) if (
-                all_ones(mask) and self.fits(other, mask)
-            ):
-                return Op("&", (value, other))  # the other one has no bits beyond the mask
-            case "&", (other, Op(op="&", args=(value, Const(value=mask)))) if (
-                all_ones(mask) and self.fits(other, mask)
-            ):
-                return Op("&", (other, value))
+            case "&", (a, b):
+                bare = self._unmasked(a, b)
+                return Op("&", (bare, self._unmasked(b, bare)))  # one mask has to stay
             case "|", (Op(op="&", args=(value, Const(value=keep))), Const(value=bits)):
                 # Setting bits that were cleared before needs no clearing.
                 if all_ones(keep | bits) and self.fits(value, keep | bits):
@@ -65,6 +60,14 @@ class Simplifier:
                 if -(1 << (width - 1)) <= low and high < 1 << (width - 1):
                     return value
         return Op(expr.op, args)
+
+    def _unmasked(self, value: Expr, other: Expr) -> Expr:
+        """Return a value without a mask that keeps all bits which the other one may have."""
+        if isinstance(value, Op) and value.op == "&" and isinstance(value.args[1], Const):
+            keep = value.args[1].value
+            if all_ones(keep) and self.fits(other, keep):
+                return value.args[0]
+        return value
 
     def _mask(self, value: Expr, mask: Const) -> Expr:
         if all_ones(mask.value) and self.fits(value, mask.value):

@@ -61,7 +61,7 @@ class LookupCode:
 
     @staticmethod
     def member(table: Table, name: str, kind: str = "v") -> str:
-        """Return the vector of a member of the entries that were looked up; "m": where it is set."""
+        """Return the vector of a member of the entries looked up, "m": where it is set."""
         struct = f"struct ss_entry{table.index}"
         where = f"offsetof({struct}, {name}), sizeof(({struct} *)0)->{name}"
         return f"ss_{kind}_member(e_, at_, sizeof({struct}), {where})"

@@ -199,12 +199,9 @@ class Vectors:
                 mask = same_constant(args[1])
                 first, second = self.pair(args[0])
                 return f"({first} & {mask >> 64 & _LOW}u)", f"({second} & {mask & _LOW}u)"
-            case "|":
+            case "|" | "^" as op:
                 (a, b), (c, d) = self.pair(args[0]), self.pair(args[1])
-                return _either(a, c), _either(b, d)
-            case "^" as op:
-                (a, b), (c, d) = self.pair(args[0]), self.pair(args[1])
-                return f"({a} {op} {c})", f"({b} {op} {d})"
+                return _either(op, a, c), _either(op, b, d)
             case "<<" | ">>" as op:
                 return _shift_pair(op, self.pair(args[0]), same_constant(args[1]))
         raise NotAlike
@@ -370,17 +367,20 @@ def _shift_pair(op: str, pair: Pair, n: int) -> Pair:
     if op == "<<":
         if n >= 64:
             return _shift(low, "<<", n - 64), NOTHING
-        return _either(_shift(high, "<<", n), _shift(low, ">>", 64 - n)), _shift(low, "<<", n)
+        carried = _either("|", _shift(high, "<<", n), _shift(low, ">>", 64 - n))
+        return carried, _shift(low, "<<", n)
     if n >= 64:
         return NOTHING, _shift(high, ">>", n - 64)
-    return _shift(high, ">>", n), _either(_shift(low, ">>", n), _shift(high, "<<", 64 - n))
+    carried = _either("|", _shift(low, ">>", n), _shift(high, "<<", 64 - n))
+    return _shift(high, ">>", n), carried
 
 
 def _shift(text: str, op: str, n: int) -> str:
     return text if n == 0 or text == NOTHING else f"({text} {op} {n})"
 
 
-def _either(a: str, b: str) -> str:
+def _either(op: str, a: str, b: str) -> str:
+    """Return a | b or a ^ b."""
     if NOTHING in (a, b):
         return b if a == NOTHING else a
-    return f"({a} | {b})"
+    return f"({a} {op} {b})"
