@@ -24,6 +24,7 @@ from controller.cli_connection import (
     print_json,
 )
 from controller.cli_watch import Watch, repeated, shown
+from controller.errors import NotNow
 from controller.jobapi.operator import THROUGH
 from host_stack.connect import open_transport
 from host_stack.errors import BadInput, LibraError
@@ -200,7 +201,12 @@ def dump(
         switch=switch,
         through=through,
     )
-    bits = operator.describe(job).spec.fraction_bits
+    info = operator.describe(job)
+    if info.epoch != reply.epoch:
+        raise NotNow(
+            f"job {job} went from epoch {reply.epoch} to {info.epoch} meanwhile: try again"
+        )
+    bits = info.spec.fraction_bits
     if as_json:
         print_json(dump_fields(reply, bits))
         return

@@ -15,6 +15,7 @@ from controller.daemon.dump import way_of
 from controller.daemon.row_reads import RowReads
 from controller.errors import NotKnown, NotNow
 from controller.jobapi import control_pb2, job_pb2
+from controller.jobapi.operator import Operator
 from controller.jobapi.row_answers import RowAnswers
 from host_stack.errors import BadInput
 from host_stack.job import Job
@@ -182,3 +183,13 @@ def test_questions_and_answers(monkeypatch: pytest.MonkeyPatch) -> None:
             await reads.ask(job_pb2.ReadRows(job=3))
 
     asyncio.run(use())
+
+
+def test_another_epoch_meanwhile(libra: Libra, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums are not told in units of an F that they do not have."""
+    reply = control_pb2.DumpReply(epoch=3, through=REGISTERS)
+    monkeypatch.setattr(Operator, "dump", lambda *_args, **_options: reply)
+    monkeypatch.setattr(Operator, "describe", lambda *_: control_pb2.JobInfo(epoch=4))
+    code, out, err = libra("dump", "-j", "1", "--controller", "127.0.0.1:1")
+    assert (code, out) == (1, "")
+    assert "went from epoch 3 to 4" in err
