@@ -13,6 +13,8 @@ from typing import Any
 from host_stack.errors import BadInput
 from host_stack.jsonfile import read_json_object
 
+MAX_CONTAINER_BITS = 32
+
 
 @dataclass(frozen=True)
 class ChipUse:
@@ -22,7 +24,8 @@ class ChipUse:
         stages_ingress, stages_egress: stages up to the last one that has an action of that thread.
         stateful_alus: over all stages.
         sram_blocks, tcam_blocks: memories with something in them.
-        phv_bits: bits of normal containers of the header vector that hold something.
+        phv_bits: bits of the header vector that hold something, those apart that no action reaches
+            (tagalong containers, which Tofino 1 has).
     """
 
     stages_ingress: int
@@ -43,7 +46,7 @@ def read_chip_use(folder: Path) -> ChipUse:
         reports = [(each["type"], each["path"]) for each in files["resources"]]
         reports += [(each["log_type"], each["path"]) for each in files["logs"]]
         mau = _report(folder, reports, "resources")["resources"]["mau"]
-        stages, available = mau["mau_stages"], mau["nStages"]
+        stages, available = mau["mau_stages"], _whole(mau["nStages"])
         containers = _report(folder, reports, "phv")["containers"]
         use = ChipUse(
             stages_ingress=_last_stage(stages, "ingress"),
@@ -53,7 +56,7 @@ def read_chip_use(folder: Path) -> ChipUse:
             tcam_blocks=sum(len(stage["tcams"]["tcams"]) for stage in stages),
             phv_bits=sum(_bits(each) for each in containers),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"the reports in {folder} are not as expected: {error!r}") from error
     if (stages_used := max(use.stages_ingress, use.stages_egress)) > available:
         raise BadInput(f"the program takes {stages_used} stages, and the chip has {available}")
@@ -69,7 +72,7 @@ def _report(folder: Path, reports: list[tuple[str, str]], kind: str) -> dict[str
 
 def _last_stage(stages: list[Any], gress: str) -> int:
     having = [
-        stage["stage_number"]
+        _whole(stage["stage_number"])
         for stage in stages
         for instruction in stage["vliw"]["instructions"]
         if any(usage["gress"] == gress for usage in instruction["color_usages"])
@@ -79,10 +82,18 @@ def _last_stage(stages: list[Any], gress: str) -> int:
 
 def _bits(container: dict[str, Any]) -> int:
     """Bits of a container that some field holds at some time."""
-    if container["container_type"] != "normal":
+    if container["container_type"] == "tagalong":
         return 0
     used = 0
     for each in container["slices"]:
-        low, high = each["slice_info"]["lsb"], each["slice_info"]["msb"]
+        low, high = (_whole(each["slice_info"][end]) for end in ("lsb", "msb"))
+        if not low <= high < MAX_CONTAINER_BITS:
+            raise ValueError(f"bits {low} to {high} of a container")
         used |= (1 << high + 1) - (1 << low)
     return used.bit_count()
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r:.80} is no number")
+    return value

@@ -21,7 +21,7 @@ from controller.artifacts import BUILD_DIR, SOURCE_DIR, sha256, sources_sha256
 from controller.p4build import CompilerFailed, CompilerMissing, layout_of
 from controller.targets.tofino_output import PIPES
 from controller.tofino_report import read_chip_use
-from host_stack.errors import LibraError
+from host_stack.errors import BadInput, LibraError
 from host_stack.jsonfile import read_json_object
 
 COMPILERS = ("bf-p4c", "p4c")
@@ -30,6 +30,8 @@ TARGET = "tofino"
 PROGRAM = "libra_tna.p4"
 P4INFO = "p4info.txtpb"
 LANES = 16
+
+_DEFINE = re.compile(r"(LANES|EGRESS_LANES)=(\d{1,2})")
 
 
 def find_compiler() -> str:
@@ -67,7 +69,11 @@ def command(compiler: str, out: Path, defines: list[str]) -> list[str]:
 
 
 def compile_tofino(defines: list[str], folder: Path = BUILD_DIR) -> dict[str, Any]:
-    """Compile the program and write the record; `CompilerFailed` shows the compiler's words."""
+    """Compile the program and write the record.
+
+    `CompilerFailed` shows the compiler's words, `BadInput` says which macros there are.
+    """
+    lanes = lanes_of(defines)
     compiler = find_compiler()
     out = folder / TARGET
     shutil.rmtree(out, ignore_errors=True)
@@ -80,10 +86,20 @@ def compile_tofino(defines: list[str], folder: Path = BUILD_DIR) -> dict[str, An
         raise CompilerFailed(f"{compiler} failed on {PROGRAM}:\n{said}")
     if not list(out.glob("*.conf")):
         write_conf(out)
-    record = record_of(out, defines)
+    record = record_of(out, defines, lanes)
     shutil.copy(out / P4INFO, folder / f"{TARGET}.{P4INFO}")
     (folder / f"{TARGET}.json").write_text(json.dumps(record, indent=2) + "\n")
     return record
+
+
+def lanes_of(defines: list[str]) -> int:
+    """The lanes of a program that is compiled with macros; `BadInput` for other macros."""
+    found = {"LANES": LANES}
+    for each in defines:
+        if (parts := _DEFINE.fullmatch(each)) is None:
+            raise BadInput(f"macro {each!r}: allowed are LANES=NUMBER and EGRESS_LANES=NUMBER")
+        found[parts[1]] = int(parts[2])
+    return found["LANES"]
 
 
 def write_conf(out: Path) -> None:
@@ -102,9 +118,8 @@ def write_conf(out: Path) -> None:
         raise CompilerFailed(f"{CONF_WRITER} failed:\n{done.stderr.strip()}")
 
 
-def record_of(out: Path, defines: list[str]) -> dict[str, Any]:
+def record_of(out: Path, defines: list[str], lanes: int) -> dict[str, Any]:
     """What is committed of a compiled program: its sources, compiler, layout and figures."""
-    lanes = next((int(each[6:]) for each in defines if re.fullmatch(r"LANES=\d+", each)), LANES)
     manifest = read_json_object(out / "manifest.json", "manifest of the Tofino back end")
     layout = layout_of(lanes)
     return {
@@ -136,10 +151,13 @@ def main() -> int:
     )
     options = parser.parse_args()
     try:
-        record = compile_tofino(options.defines)
+        record = compile_tofino(options.defines, BUILD_DIR)
     except LibraError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
+    except OSError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
     sys.stdout.write(json.dumps(record, indent=2) + "\n")
     return 0
 

@@ -21,7 +21,7 @@ from controller.targets.tofino_output import Profile, TofinoProgram
 from controller.targets.v1model import SOFT
 from host_stack.errors import BadInput, LayoutMismatch
 from tests.host_support import LAYOUT
-from tests.tofino_output import P4INFO, write_output
+from tests.tofino_output import P4INFO, write_compiled, write_output
 
 ARTIFACT = Artifact("libra", b'{"program":""}', "", LAYOUT, "p4c", "00")
 NARROW = dataclasses.replace(LAYOUT, lanes=16)
@@ -150,6 +150,16 @@ def test_an_output_folder_that_is_not_there(tmp_path: Path) -> None:
         TofinoProgram.read(tmp_path, "tofino", NARROW)
     with pytest.raises(BadInput, match="record of a Tofino program"):
         TofinoProgram.load("tofino", tmp_path)
+
+
+def test_an_output_folder_of_another_compilation(tmp_path: Path) -> None:
+    """A record that was taken back after a trial with other lanes is not believed."""
+    folder = write_compiled(tmp_path)
+    assert TofinoProgram.load("tofino", folder).layout.lanes == 16
+    p4info = folder / "tofino" / "p4info.txtpb"
+    p4info.write_text(p4info.read_text() + "# of another compilation\n")
+    with pytest.raises(BadInput, match=r"is not the output that tofino\.json records"):
+        TofinoProgram.load("tofino", folder)
 
 
 def test_a_path_leads_nowhere_else(tmp_path: Path) -> None:

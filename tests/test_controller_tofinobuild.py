@@ -90,7 +90,11 @@ def test_reports_are_added_up(tmp_path: Path) -> None:
     [
         {"resources": {}},
         {"resources": {"resources": {"mau": {"mau_stages": [{"stage_number": 0}]}}}},
+        {"resources": {"resources": {"mau": {"nStages": None, "mau_stages": STAGES}}}},
         {"phv": {"containers": [{"container_type": "normal", "slices": 3}]}},
+        {"phv": {"containers": [container("normal", (0, 32))]}},
+        {"phv": {"containers": [container("normal", (0, 1 << 70))]}},
+        {"phv": {"containers": [container("normal", (9, 1))]}},
     ],
 )
 def test_other_reports_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
@@ -116,6 +120,16 @@ def test_a_report_elsewhere_is_not_read(tmp_path: Path) -> None:
         read_chip_use(tmp_path)
 
 
+@pytest.mark.parametrize("path", [None, 3, ["a"], {}])
+def test_a_manifest_that_names_no_file(tmp_path: Path, path: object) -> None:
+    """Its paths are text."""
+    manifest = json.loads((write_reports(tmp_path) / "manifest.json").read_text())
+    manifest["programs"][0]["pipes"][0]["files"]["resources"][0]["path"] = path
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BadInput, match="are not as expected"):
+        read_chip_use(tmp_path)
+
+
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     """Put a program called bf-p4c on PATH that runs `body` for the arguments of a compilation."""
     script = folder / "bf-p4c"
@@ -137,6 +151,26 @@ def test_what_the_compiler_says_is_shown(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(CompilerFailed, match="placement cannot fit"):
         tofinobuild.compile_tofino([], tmp_path / "build")
     assert not (tmp_path / "build" / "tofino.json").exists()
+
+
+@pytest.mark.parametrize("macro", ["LANES", "LANES=", "LANES=x", "ROW_BITS=4", "", "LANES=16 -x"])
+def test_macros_that_are_none(tmp_path: Path, macro: str) -> None:
+    """The record would not say what was compiled."""
+    with pytest.raises(BadInput, match="allowed are LANES=NUMBER and EGRESS_LANES=NUMBER"):
+        tofinobuild.compile_tofino([macro], tmp_path / "build")
+
+
+def test_what_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder that cannot be made is said to the operator, without a traceback."""
+    install(tmp_path, monkeypatch, "exit 1")
+    (tmp_path / "build").write_text("a file")
+    monkeypatch.setattr(tofinobuild, "BUILD_DIR", tmp_path / "build")
+    monkeypatch.setattr("sys.argv", ["tofinobuild"])
+    assert tofinobuild.main() == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1 and "build" in said
 
 
 def test_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

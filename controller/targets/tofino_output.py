@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.artifacts import BUILD_DIR
+from controller.artifacts import BUILD_DIR, sha256
 from host_stack.errors import BadInput
 from host_stack.jsonfile import read_json_object
 from host_stack.layout import Layout
@@ -65,7 +65,13 @@ class TofinoProgram:
         record = read_json_object(folder / f"{name}.json", "record of a Tofino program")
         if "layout" not in record:
             raise BadInput(f"{folder / name}.json records no Tofino program: it has no layout")
-        return cls.read(folder / name, name, Layout.from_fields(record["layout"]))
+        program = cls.read(folder / name, name, Layout.from_fields(record["layout"]))
+        if record.get("p4info_sha256") not in (None, sha256(program.p4info.encode())):
+            raise BadInput(
+                f"{folder / name} is not the output that {name}.json records: run `make tofino` "
+                "again, with the same options"
+            )
+        return program
 
     @classmethod
     def read(cls, folder: Path, name: str, layout: Layout) -> TofinoProgram:
