@@ -6,11 +6,15 @@ import re
 import tomllib
 from pathlib import Path
 
+import finsy as fy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.artifacts import BUILD_DIR
 from controller.inventory import Inventory
+from controller.provision import network_entities
+from controller.tables import Forward, Local
 from controller.targets import find_target
 from controller.targets.ports import (
     PortMap,
@@ -152,5 +156,11 @@ def test_the_inventory_of_the_deployment_guide(tmp_path: Path) -> None:
     path.write_text(example)
     inventory = Inventory.load(path)
     assert [host.port for host in inventory.hosts] == [128, 136, 144]
-    target = find_target(inventory.switch("tofino1").target)
-    target.check_job(1, len(inventory.hosts) - 1)
+    switch = inventory.switch("tofino1")
+    find_target(switch.target).check_job(1, len(inventory.hosts) - 1)
+    # What it says that the controller tells of it.
+    (entities,) = re.findall(r"switch tofino1: provisioned: (\d+) entities written", guide)
+    forward = Forward(switch.mac, inventory.attachments(switch.name))
+    schema = fy.P4Schema(BUILD_DIR / f"{switch.program}.p4info.txtpb")
+    written = list(network_entities(schema, forward, Local(switch.ip)))
+    assert len(written) == int(entities)
