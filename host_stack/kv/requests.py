@@ -1,5 +1,6 @@
 """Requests in flight: who still has to answer, and what has come back."""
 
+import secrets
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,9 @@ from host_stack.kv.message import Message
 
 if TYPE_CHECKING:
     from host_stack.kv.node import Node
+
+FIRST_MAX = 1 << 30
+"""Timestamps are of 32 bits, with a sign."""
 
 Callback = Callable[[], None]
 Answer = Callable[[Message], Any]
@@ -36,7 +40,9 @@ class _Request:
 class RequestTable:
     """The requests of one app, by timestamp.
 
-    Timestamps count from 0. A request that leaves nothing to fetch (`finish` is None) and has
+    Timestamps count from 0; those of a process that takes the place of one that died from a number
+    of its own, for answers to the dead one's requests may still be on their way to the id that it
+    has now. A request that leaves nothing to fetch (`finish` is None) and has
     succeeded is dropped as soon as it is complete, the others when `wait` has returned.
     """
 
@@ -62,6 +68,8 @@ class RequestTable:
         request = _Request(label, peers, on_answer, finish)
         request.callback = callback
         with self._node.condition:
+            if not self._next and self._node.roster and self._node.info.is_recovery:
+                self._next = 1 + secrets.randbelow(FIRST_MAX)
             timestamp = self._next
             self._next += 1
             self._requests[timestamp] = request
