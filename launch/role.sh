@@ -20,8 +20,6 @@ set -euo pipefail
 
 python=${LIBRA:?}/.venv/bin/python
 cd "$LIBRA"
-# Messages of megabytes are in huge pages (docs/pslite.md).
-export GLIBC_TUNABLES=${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}
 
 case ${1:?job, scheduler, server or worker} in
     job)

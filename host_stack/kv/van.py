@@ -15,7 +15,7 @@ from host_stack.kv.config import KVConfig, local_path, resolve
 from host_stack.kv.curve import Doorkeeper
 from host_stack.kv.errors import KVConnectError, KVTimeout, KVUsageError, WireError
 from host_stack.kv.ids import describe
-from host_stack.kv.memory import keep_memory
+from host_stack.kv.memory import LARGE_BYTES, KeptHeap, keep_memory
 from host_stack.kv.message import Array, Message, arrays_from_frames, flat
 from host_stack.kv.stats import NodeStats
 from host_stack.kv.wire import MAX_DATA_FRAMES, Meta
@@ -51,8 +51,8 @@ class Van:
         """Make the sockets; nothing is bound or connected yet."""
         self._config = config
         self._stats = stats
-        if config.keep_memory:
-            keep_memory()  # before ZeroMQ starts a thread
+        # Before ZeroMQ starts a thread.
+        self._heap = KeptHeap() if config.keep_memory and keep_memory() else None
         self._context = zmq.Context()
         self._doorkeeper = None if config.key is None else Doorkeeper(self._context, config.key)
         self._lock = threading.Lock()
@@ -182,6 +182,8 @@ class Van:
                 f"a message has {len(frames) + surplus} frames, 1 to {MAX_DATA_FRAMES + 1} are "
                 "allowed"
             )
+        if self._heap is not None and max(map(len, frames)) >= LARGE_BYTES:
+            self._heap.use_huge_pages()
         meta = wire.decode(frames[0].bytes)
         peer, connection = _peer(identity)
         return Message(meta, peer, arrays_from_frames(meta.data_types, frames[1:]), connection)
