@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from host_stack.errors import BadInput, PushFailed
-from workloads.training import Training, emit, run_role
+from workloads.optimizers import make_optimizer
+from workloads.train_server import Recorder
+from workloads.training import Training, emit, run_role, shard_folder
 
 TRAINING = Training(
     dataset="synthetic:examples=300,features=50", model="lr", optimizer="sgd", learning_rate=0.5,
@@ -21,6 +24,15 @@ def test_files_hold_the_training(tmp_path: Path) -> None:
     """What was saved is loaded."""
     TRAINING.save(tmp_path / "training.json")
     assert Training.load(tmp_path / "training.json") == TRAINING
+
+
+def test_a_server_of_several_makes_its_folder(tmp_path: Path) -> None:
+    """Nobody has to make `server2` before it is started; what it kept there is found again."""
+    training = replace(TRAINING, checkpoint_every=1)
+    folder = shard_folder(tmp_path, 2, 1)
+    recorder = Recorder(folder, 2, training, make_optimizer("sgd", 3, learning_rate=0.5))
+    assert recorder.begin(np.ones(3, np.float32), 2, resume=True) == (0, [0, 0])
+    assert (folder / "snapshots").is_dir()
 
 
 def test_the_workload_is_the_one_named() -> None:

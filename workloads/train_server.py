@@ -44,6 +44,7 @@ class Recorder:
     """Emits commits, and keeps snapshots and checkpoints of the model on disk."""
 
     def __init__(self, folder: Path, job: int, training: Training, optimizer: Optimizer) -> None:
+        folder.mkdir(exist_ok=True)
         self._checkpoint = folder / "checkpoint.npz"
         self._snapshots = Snapshots(folder / "snapshots")
         self._job = job
