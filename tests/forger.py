@@ -17,6 +17,7 @@ from host_stack.codec import DRAIN, Codec, fill_header
 from host_stack.job import Job
 from host_stack.layout import SERVER_RANK, make_tag
 from host_stack.packets import Libra, partial_layer
+from host_stack.shards import Shards
 from host_stack.wire import Op
 from tests.memory_network import frame
 
@@ -57,7 +58,8 @@ def forged(job: Job, stranger: str) -> list[bytes]:
 def main() -> None:
     """Send until killed."""
     interface, own, *files = sys.argv[1:]
-    frames = [raw for file in files for raw in forged(Job.load(Path(file)), own)]
+    jobs = [job for file in files for job in Shards.load(Path(file)).jobs]
+    frames = [raw for job in jobs for raw in forged(job, own)]
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
         sender.bind((interface, 0))
         turns = 0

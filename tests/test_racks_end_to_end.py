@@ -1,13 +1,14 @@
-"""Two jobs at once in an emulated leaf-spine network, over two servers, with TLS everywhere."""
+"""Two jobs at once in an emulated leaf-spine network, over two servers each, all with TLS."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,13 @@ from controller.artifacts import Artifact
 from controller.inventory import HostSpec, Inventory, LinkSpec, SwitchSpec
 from controller.jobapi.channel import ControllerAddress
 from controller.jobapi.operator import Operator, spec_of
+from controller.jobapi.shards import (
+    SCHEDULER_PORT,
+    create_all,
+    job_file_of,
+    specs_of,
+    split_placement,
+)
 from controller.tls import ClientTls
 from host_stack.job import Job
 from host_stack.kv.curve import JobKey
@@ -31,37 +39,48 @@ from tests.isolation import isolated
 from workloads.training import Training
 
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.compiler,
     pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on PATH"),
 ]
 WAIT_S = 240.0
-PORT = 9700
+PORT = 9690
+"""Of the controller."""
+MODULE = (sys.executable, "-m")
 ROUNDS = 60
 HOT = 400
 DATASET = "synthetic:examples=2000,features=600,nnz=15"
 NUM_KEYS = 601
 """Of a logistic regression: one for each feature, and the bias."""
 TIMEOUTS_S = {"push": 120.0, "drain": 120.0, "commit": 240.0}
-TOPOLOGY = LeafSpineTopology(workers=5, servers=2, leaves=2)
+TOPOLOGY = LeafSpineTopology(workers=5, servers=4, leaves=2)
 STRANGER = TOPOLOGY.worker_hosts[4]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A job: its number, server and workers by rank of the topology; it spans both leaves."""
+    """A job: its number, servers and workers by rank of the topology, one of each at each leaf.
+
+    It has a shard at each server, and these have the numbers from `number` on.
+    """
 
     number: int
+    servers: tuple[int, int]
     workers: tuple[int, int]
 
     @property
-    def server(self) -> str:
-        """The name of its server's host."""
-        return f"ps{self.number - 1}"
+    def numbers(self) -> range:
+        """Of its shards."""
+        return range(self.number, self.number + len(self.servers))
+
+    @property
+    def addresses(self) -> list[str]:
+        """Of its servers."""
+        return [TOPOLOGY.server_hosts[rank].ip for rank in self.servers]
 
     def description(self, key_file: Path) -> Job:
-        """What the controller is asked for."""
-        server = TOPOLOGY.server_hosts[self.number - 1]
+        """What of its shards is alike; the rest comes with their servers."""
+        server = TOPOLOGY.server_hosts[self.servers[0]]
         return Job(
             job=self.number,
             epoch=1,
@@ -72,13 +91,17 @@ class Asked:
             server=server.ip,
             switch=TOPOLOGY.switch_ip,
             group=f"239.19.52.{self.number}",
-            scheduler=(server.ip, 9701),
+            scheduler=(server.ip, SCHEDULER_PORT),
             timeouts_s=TIMEOUTS_S,
             key_file=str(key_file),
         )
 
 
-JOBS = (Asked(1, (0, 1)), Asked(2, (2, 3)))
+JOBS = (Asked(1, (0, 1), (0, 1)), Asked(3, (2, 3), (2, 3)))
+
+
+Started = list[tuple[list[SupervisedProcess], list[SupervisedProcess]]]
+"""Servers and workers of jobs."""
 
 
 class Racks:
@@ -93,13 +116,14 @@ class Racks:
         pair = self._authority.issue("operator")
         tls = ClientTls(self._authority.cert, pair.cert, pair.key)
         self.operator = Operator(ControllerAddress(f"127.0.0.1:{PORT}", tls), WAIT_S)
-        self.links = {host: f"10.9.{n}" for n, host in enumerate(("ps0", "ps1"))}
+        hosts = [host.name for host in TOPOLOGY.server_hosts]
+        self.links = {host: f"10.9.{n}" for n, host in enumerate(hosts)}
         pair = self._authority.issue("controller", *(f"{net}.1" for net in self.links.values()))
         self._pair = pair
         for host, net in self.links.items():
             self._manage(host, net)
         (folder / "inventory.toml").write_text(self._inventory().text())
-        (folder / "access.toml").write_text(_ACCESS)
+        (folder / "access.toml").write_text(access_text())
 
     def _manage(self, host: str, net: str) -> None:
         """Connect a server with the controller's namespace, beside the network of the job."""
@@ -143,8 +167,8 @@ class Racks:
             process.wait_event("switch-ready", WAIT_S)
         return process
 
-    def start(self, asked: Asked) -> tuple[SupervisedProcess, list[SupervisedProcess]]:
-        """Create a job and start its processes; server and workers are ready."""
+    def start(self, asked: Asked) -> tuple[list[SupervisedProcess], list[SupervisedProcess]]:
+        """Create a job and start its processes; servers and workers are ready."""
         folder = self.folder / f"job{asked.number}"
         folder.mkdir()
         key_file = folder / "job.key"
@@ -152,39 +176,49 @@ class Racks:
         description = asked.description(key_file)
         keys = np.arange(HOT, dtype=np.uint64)
         placement = heat_based(keys, description.layout)
-        self.operator.create(spec_of(description), placement)
-        info = self.operator.wait_ready(asked.number, 1, WAIT_S)
-        (folder / "job.json").write_text(info.job_file)
+        specs = specs_of(spec_of(description), asked.addresses)
+        hot = split_placement(placement, [each.num_keys for each in specs])
+        infos = create_all(self.operator, specs, hot, self._installed)
+        job_file_of(infos).save(folder / "job.json")
         Training(
             DATASET, "lr", "adagrad", 0.1, ROUNDS, 64, asked.number, ROUNDS, 0, audit=False
         ).save(folder / "training.json")
-        tls = folder / "tls"
-        tls.mkdir()
-        pair = self._authority.issue(f"server{asked.number}")
-        for name, path in (("ca", self._authority.cert), ("cert", pair.cert), ("key", pair.key)):
-            shutil.copy(path, tls / f"{name}.pem")
-        name = f"job{asked.number}"
-        host, port = description.scheduler
-        module = [sys.executable, "-m"]
-        scheduler = [*module, "host_stack.kv.scheduler", "--host", host, "--port", str(port)]
-        scheduler += ["--workers", "2", "--servers", "1", "--key", str(key_file)]
-        scheduler += ["--start-timeout-s", str(WAIT_S)]
-        start = self.network.start
-        start(asked.server, scheduler, name=f"{name}-scheduler").wait_event("ready", WAIT_S)
-        address = f"{self.links[asked.server]}.1:{PORT}"
-        argv = [*module, "workloads.train_server", str(folder), address, "--tls", str(tls)]
-        server = start(asked.server, argv, name=f"{name}-server")
+        servers = [
+            self._start_server(asked, shard, folder, key_file)
+            for shard in range(len(asked.servers))
+        ]
         workers = [
-            start(
+            self.network.start(
                 f"w{rank}",
-                [*module, "workloads.train_worker", str(folder), str(number)],
-                name=f"{name}-worker{number}",
+                [*MODULE, "workloads.train_worker", str(folder), str(number)],
+                name=f"job{asked.number}-worker{number}",
             )
             for number, rank in enumerate(asked.workers)
         ]
-        for process in (server, *workers):
+        for process in (*servers, *workers):
             assert process.wait_event("ready", WAIT_S).fields["switch"]
-        return server, workers
+        return servers, workers
+
+    def _installed(self, info: Any) -> Any:
+        return self.operator.wait_ready(info.spec.job, 1, WAIT_S)
+
+    def _start_server(
+        self, asked: Asked, shard: int, folder: Path, key_file: Path
+    ) -> SupervisedProcess:
+        """The server of a shard, with the scheduler beside it and a certificate of its own."""
+        name = f"server{asked.numbers[shard]}"
+        tls = folder / f"tls{shard}"
+        tls.mkdir()
+        pair = self._authority.issue(name)
+        for file, path in (("ca", self._authority.cert), ("cert", pair.cert), ("key", pair.key)):
+            shutil.copy(path, tls / f"{file}.pem")
+        start, host = self.network.start, f"ps{asked.servers[shard]}"
+        scheduler = [*MODULE, "host_stack.kv.scheduler", "--host", asked.addresses[shard]]
+        scheduler += ["--port", str(SCHEDULER_PORT), "--workers", "2", "--servers", "1"]
+        scheduler += ["--key", str(key_file), "--start-timeout-s", str(WAIT_S)]
+        start(host, scheduler, name=f"{name}-scheduler").wait_event("ready", WAIT_S)
+        argv = [*MODULE, "workloads.train_server", str(folder), f"{self.links[host]}.1:{PORT}"]
+        return start(host, [*argv, "--tls", str(tls), "--shard", str(shard)], name=name)
 
     def counts(self) -> dict[tuple[str, int, str], int]:
         """Packets by switch, job and reason."""
@@ -193,22 +227,15 @@ class Racks:
         return {(each.switch, each.job, each.reason): each.packets for each in reply.counts}
 
 
-_ACCESS = """schema = 1
-[[client]]
-name = "the operator"
-role = "operator"
-certificate = "operator"
-[[client]]
-name = "server 1"
-role = "job"
-jobs = [1]
-certificate = "server1"
-[[client]]
-name = "server 2"
-role = "job"
-jobs = [2]
-certificate = "server2"
-"""
+def access_text() -> str:
+    """The operator, and the server of each shard, which speaks for this one alone."""
+    text = (
+        'schema = 1\n[[client]]\nname = "operator"\nrole = "operator"\ncertificate = "operator"\n'
+    )
+    for number in (number for asked in JOBS for number in asked.numbers):
+        text += f'[[client]]\nname = "server {number}"\nrole = "job"\njobs = [{number}]\n'
+        text += f'certificate = "server{number}"\n'
+    return text
 
 
 @contextmanager
@@ -228,13 +255,19 @@ def racks(folder: Path) -> Iterator[Racks]:
                 run_tool(["ip", "link", "delete", f"mg-{host}"])
 
 
-def train(found: Racks, jobs: Sequence[Asked]) -> list[str]:
-    """Run jobs to their ends, at once; the hash of each model."""
-    started = [found.start(asked) for asked in jobs]
+def go(started: Started) -> None:
+    """Let the workers of jobs begin."""
     for _, workers in started:
         for worker in workers:
             worker.go()
-    return [server.wait_event("done", WAIT_S).fields["model_sha256"] for server, _ in started]
+
+
+def hashes(started: Started) -> list[list[str]]:
+    """Wait until jobs are trained; the hashes of their models, by shard."""
+    return [
+        [server.wait_event("done", WAIT_S).fields["model_sha256"] for server in servers]
+        for servers, _ in started
+    ]
 
 
 @needs_openssl
@@ -245,7 +278,9 @@ def test_two_jobs_at_once_are_as_each_alone(tmp_path: Path) -> None:
     for asked in JOBS:
         with racks(tmp_path / f"alone{asked.number}") as found:
             found.start_controller()
-            alone += train(found, [asked])
+            started = [found.start(asked)]
+            go(started)
+            alone += hashes(started)
     with racks(tmp_path / "both") as found:
         controller = found.start_controller()
         started = [found.start(asked) for asked in JOBS]
@@ -253,27 +288,26 @@ def test_two_jobs_at_once_are_as_each_alone(tmp_path: Path) -> None:
         argv = [sys.executable, "-m", "tests.forger", f"{STRANGER.name}-eth0", STRANGER.ip, *files]
         forger = found.network.start(STRANGER.name, argv)
         forger.wait_event("sent", WAIT_S)
-        for _, workers in started:
-            for worker in workers:
-                worker.go()
-        for server, _ in started:
+        go(started)
+        all_servers = [server for servers, _ in started for server in servers]
+        for server in all_servers:
             server.wait_event("commit", WAIT_S)
         controller.kill()
-        for server, _ in started:
+        for server in all_servers:
             server.wait_event("commit", WAIT_S)
         found.start_controller()
-        together = [
-            server.wait_event("done", WAIT_S).fields["model_sha256"] for server, _ in started
-        ]
+        together = hashes(started)
         forger.wait_event("sent", WAIT_S)
         forger.kill()
         assert together == alone
         # A healthy switch was left alone by the controller that came back, and so was every job.
-        assert [found.operator.wait_ready(each.number, 1, WAIT_S).epoch for each in JOBS] == [1, 1]
+        numbers = [number for asked in JOBS for number in asked.numbers]
+        epochs = [found.operator.wait_ready(number, 1, WAIT_S).epoch for number in numbers]
+        assert epochs == [1] * len(numbers)
         assert all(switch.written == 0 for switch in found.operator.switches())
         counts = found.counts()
-        for asked in JOBS:
+        for number in numbers:
             for leaf in ("leaf1", "leaf2"):
-                assert counts[leaf, asked.number, "aggregated"] > 0
-                assert counts[leaf, asked.number, "drained"] > 0
-            assert counts["leaf1", asked.number, "foreign"] > 0
+                assert counts[leaf, number, "aggregated"] > 0
+                assert counts[leaf, number, "drained"] > 0
+            assert counts["leaf1", number, "foreign"] > 0
