@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 import tokenize
 import zipfile
 import zlib
@@ -41,6 +42,8 @@ _OVERHEAD_BYTES = 1 << 16
 """More than headers of arrays and single numbers take."""
 _ARCHIVE = b"PK\x03\x04"
 """How an archive begins; numpy takes anything else for a pickle, and advises to trust it."""
+_PARSER = threading.RLock()
+"""numpy parses headers of arrays as Python, which CPython 3.11 cannot in two threads at once."""
 
 
 @contextmanager
@@ -50,7 +53,7 @@ def reading_npz(
     """Open a file to take arrays out of it; `BadInput` says that `path` is not a `what`.
 
     So it does of one whose arrays, unpacked, take more than `max_bytes`. What else is found bad
-    while it is open is said of `path`, too.
+    while it is open is said of `path`, too. Other threads wait until this one is done.
     """
     where = path if isinstance(path, Path) else "what was received"
     try:
@@ -58,7 +61,7 @@ def reading_npz(
             if opened.read(len(_ARCHIVE)) != _ARCHIVE:
                 raise ValueError("it is no .npz archive")
             opened.seek(0)
-            with np.load(opened, allow_pickle=False) as file:
+            with _PARSER, np.load(opened, allow_pickle=False) as file:
                 unpacked = sum(member.file_size for member in file.zip.infolist())
                 if max_bytes is not None and unpacked > max_bytes:
                     raise ValueError(f"{unpacked} bytes unpacked, allowed are {max_bytes}")

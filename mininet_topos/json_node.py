@@ -12,7 +12,6 @@ from host_stack.errors import BadInput
 
 _MAX_NAME = 60
 _MAX_LABEL = 255  # of a file's name, at most
-_MAX_INTEGER = (1 << 64) - 1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -94,12 +93,12 @@ class JsonNode:
             raise self.mismatch("true or false")
         return self._value
 
-    def integer(self, low: int = 0) -> int:
-        """Return an integer of at least `low`, of no more than 64 bits."""
+    def integer(self, low: int = 0, bits: int = 64) -> int:
+        """Return an integer of at least `low`, of no more than so many bits."""
         if not isinstance(self._value, int) or isinstance(self._value, bool) or self._value < low:
             raise self.mismatch(f"an integer of at least {low}")
-        if self._value > _MAX_INTEGER:
-            raise self.mismatch(f"an integer up to {_MAX_INTEGER}")
+        if self._value >= 1 << bits:
+            raise self.mismatch(f"an integer up to {(1 << bits) - 1}")
         return self._value
 
     def number(self, high: float = math.inf) -> float:

@@ -21,7 +21,7 @@ from planner.topology.strategy import Placement, Strategy, as_fields, from_field
 
 BUDGET_MAX = 10_000_000
 SEED_MAX = 2**63 - 1
-STATES = 2**128
+STATE_BITS = 128
 """Of the random generator, PCG64."""
 MEMORY_BYTES = 128e9
 """Of a server: four devices of 32 GB, assumed."""
@@ -171,7 +171,5 @@ class Search:
         self.best = from_fields(node.get("best"), self.workload)
         self.best_ms = node.get("best_ms").number()
         random = node.get("random")
-        state = {name: random.get(name).integer() for name in ("state", "inc")}
-        if max(state.values()) >= STATES:
-            raise random.mismatch(f"numbers below {STATES}")
+        state = {name: random.get(name).integer(bits=STATE_BITS) for name in ("state", "inc")}
         self._random.bit_generator.state = {**self._random.bit_generator.state, "state": state}
