@@ -26,18 +26,23 @@ While the network is cut, TCP waits longer and longer before it sends again: whe
 back, its next attempt may be as far away as the cut was long. A new connection begins at once.
 """
 
-MAX_RECONNECT_S = 8.0
+MAX_RECONNECT_S = 32.0
+"""Longer than an answer with a placement takes to all workers of a job over a slow link."""
 
 
 class Inquiry:
-    """One question at a time; the interval grows while the server stays silent."""
+    """One question at a time; the interval grows while the server stays silent.
+
+    Whichever answer comes first is taken: one that takes longer than the interval is not waited
+    for in vain.
+    """
 
     def __init__(self, kv: KVWorker, counters: Counter[str], reconnect: Callable[[], None]) -> None:
         """Count answers that could not be read in `counters`; `reconnect` to a silent server."""
         self._kv = kv
         self._reconnect = reconnect
         self._counters = counters
-        self._timestamp: int | None = None
+        self._asked: list[int] = []
         self._sent_at = 0.0
         self._every_s = EVERY_S
         self._reconnect_at = 0.0
@@ -48,31 +53,32 @@ class Inquiry:
         now = time.monotonic()
         answer = self._take()
         if answer is None and stalled_s > AFTER_S and now - self._sent_at > self._every_s:
-            if self._timestamp is None:
+            if self._asked:
+                self._every_s = min(MAX_EVERY_S, 2 * self._every_s)
+            else:
                 self._every_s = EVERY_S
                 self._reconnect_s = RECONNECT_S
                 self._reconnect_at = now + RECONNECT_S
-            else:
-                self._every_s = min(MAX_EVERY_S, 2 * self._every_s)
-                self.cancel()
             if now >= self._reconnect_at:
                 self._reconnect_s = min(MAX_RECONNECT_S, 2 * self._reconnect_s)
                 self._reconnect_at = now + self._reconnect_s
                 self._reconnect()
-            self._timestamp = self._kv.request(head, request.encode(), server_id(0))
+            self._asked.append(self._kv.request(head, request.encode(), server_id(0)))
             self._sent_at = now
         return answer
 
     def cancel(self) -> None:
         """Give up the question that is open: its answer would be about something else."""
-        if self._timestamp is not None:
-            self._kv.forget(self._timestamp)
-            self._timestamp = None
+        for timestamp in self._asked:
+            self._kv.forget(timestamp)
+        self._asked.clear()
 
     def _take(self) -> Answer | None:
-        if self._timestamp is None or not self._kv.done(self._timestamp):
+        timestamp = next((each for each in self._asked if self._kv.done(each)), None)
+        if timestamp is None:
             return None
-        timestamp, self._timestamp = self._timestamp, None
+        self._asked.remove(timestamp)
+        self.cancel()
         self._every_s = EVERY_S
         return read_answer(self._kv, timestamp, self._counters)
 

@@ -95,7 +95,7 @@ class Silence:
 def test_a_silent_server_is_connected_to_anew(clock: VirtualTime) -> None:
     """Questions and connections become rarer, and never cease."""
     silence = Silence(clock)
-    assert silence.poll(60) is None
+    assert silence.poll(120) is None
     gaps = [later - at for at, later in pairwise(silence.asked_at)]
     assert gaps[0] == pytest.approx(EVERY_S, abs=2 * TICK_S)
     assert max(gaps) <= module.MAX_EVERY_S + 2 * TICK_S
@@ -105,7 +105,20 @@ def test_a_silent_server_is_connected_to_anew(clock: VirtualTime) -> None:
     assert waits == sorted(waits)
     assert waits[0] >= 2 * RECONNECT_S
     assert max(waits) <= MAX_RECONNECT_S + module.MAX_EVERY_S
-    assert len(silence.server.open) == 1
+    assert silence.server.open == set(silence.server.sent)
+    silence.inquiry.cancel()
+    assert silence.server.open == set()
+
+
+def test_an_answer_may_take_longer_than_the_next_question(clock: VirtualTime) -> None:
+    """As one with a placement does over a slow link: all workers ask again before it is there."""
+    silence = Silence(clock)
+    assert silence.poll(5) is None
+    assert len(silence.server.sent) > 2
+    silence.server.answered.add(silence.server.sent[0])
+    assert silence.poll(1) == ANSWER
+    assert silence.server.open == set()
+    assert len(silence.asked_at) == len(silence.server.sent)
 
 
 def test_a_server_that_answers_keeps_its_connection(clock: VirtualTime) -> None:
