@@ -41,8 +41,22 @@ from host_stack.placement import Placement
 
 app = typer.Typer(no_args_is_help=True, help="Jobs of a controller.")
 
+MAX_WAIT_S = 86400.0
+
+
+def _check_wait(seconds: float) -> float:
+    if not 0 <= seconds <= MAX_WAIT_S:
+        raise BadInput(f"--wait {seconds}: allowed are 0 to {MAX_WAIT_S:g} s")
+    return seconds
+
+
 Wait = Annotated[
-    float, typer.Option(metavar="SECONDS", help="Wait until it is installed; 0 for not at all.")
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        help="Wait until it is installed; 0 for not at all.",
+        callback=_check_wait,
+    ),
 ]
 Servers = Annotated[
     int, typer.Option(help="Of a job with several servers: all of it, JOB, JOB + 1, …")
@@ -235,7 +249,7 @@ def addresses(text: str) -> list[str]:
 
 def waited(operator: Operator, info: Any, seconds: float) -> Any:
     """A job when its newest placement is installed, if that is to be waited for."""
-    if seconds <= 0:
+    if seconds == 0:
         return info
     return operator.wait_ready(info.spec.job, info.version, seconds)
 

@@ -139,12 +139,14 @@ class Job:
             raise BadInput(f"{path} is of a job with several servers: one server's is needed")
         try:
             host, port = fields["scheduler"]
+            if type(port) is not int:
+                raise ValueError(f"the scheduler's port is {port!r}, not an integer")
             return cls(
                 **{
                     **fields,
                     "layout": Layout.from_fields(fields["layout"]),
                     "workers": tuple(fields["workers"]),
-                    "scheduler": (str(host), int(port)),
+                    "scheduler": (str(host), port),
                 }
             )
         except (ValueError, KeyError, TypeError) as error:

@@ -28,7 +28,7 @@ on() {
 
 common=("LIBRA=$LIBRA" "SHARED=$SHARED" "WORKERS=${#hosts[@]}" "PROGRAM=$PROGRAM"
     "MASTER=${hosts[0]}" "CONTROLLER=${CONTROLLER-}")
-for name in OPTIMIZER LEARNING_RATE CHECKPOINT_EVERY MASTER_PORT; do
+for name in OPTIMIZER LEARNING_RATE CHECKPOINT_EVERY MASTER_PORT LIBRA_TLS; do
     [ -z "${!name-}" ] || common+=("$name=${!name}")
 done
 role=$LIBRA/launch/role.sh

@@ -11,6 +11,7 @@
 #   WORKERS      number of workers
 #   RANK         of a worker; MASTER is the host of rank 0, MASTER_PORT a port there (29500)
 #   CONTROLLER   HOST:PORT or unix:PATH of the job's controller, where there is one
+#   LIBRA_TLS    folder with ca.pem and what the controller knows the server by
 #   PROGRAM      the training program, started by torchrun (docs/pytorch.md)
 #   HOSTS, KEYS  of a job without a controller: names or addresses of the workers, by rank;
 #                parameters in all tables. WAIT_S: seconds until all names must be known (0)
@@ -40,6 +41,7 @@ case ${1:?job, scheduler, server or worker} in
         options=()
         [ ! -e "${SHARED:?}/placement.npz" ] || options=(--placement "$SHARED/placement.npz")
         [ -z "${CONTROLLER-}" ] || options=(--controller "$CONTROLLER")
+        [ -z "${LIBRA_TLS-}" ] || options+=(--tls "$LIBRA_TLS")
         exec "$python" -m workloads.tables_server "$SHARED/job.json" "$SHARED/parameters.npz" \
             --shard "${SHARD:?}" --optimizer "${OPTIMIZER:-adagrad}" \
             --learning-rate "${LEARNING_RATE:-0.1}" \

@@ -156,6 +156,8 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         (("controller", "x.toml", "--listen", "nonsense"), "HOST:PORT"),
         (("controller", "x.toml", "--tls-cert", "x.pem"), "go together"),
         (("probe", "nowhere.json"), "nowhere.json is not a job file"),
+        (("push", "-j", "1", "--wait", "nan"), "--wait nan: allowed are 0 to 86400 s"),
+        (("push", "-j", "1", "--wait", "-1"), "--wait -1.0: allowed are 0 to 86400 s"),
     ],
 )
 def test_what_cannot_be_asked(arguments: tuple[str, ...], words: str, libra: Libra) -> None:

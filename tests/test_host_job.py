@@ -128,6 +128,16 @@ def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Job.load(path)
 
 
+@pytest.mark.parametrize("port", ["1e400", "9700.5", "true", '"9700"'])
+def test_a_port_that_is_no_integer(port: str, tmp_path: Path) -> None:
+    """It is refused, not cut off."""
+    path = tmp_path / "job.json"
+    make_job(2, 100, 40, 9700).save(path)
+    path.write_text(path.read_text().replace("9700", port))
+    with pytest.raises(BadInput, match="is not a job file: the scheduler's port is"):
+        Job.load(path)
+
+
 def test_no_file(tmp_path: Path) -> None:
     """A file that is not there."""
     with pytest.raises(BadInput, match="is not a job file"):

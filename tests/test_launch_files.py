@@ -99,6 +99,7 @@ def test_rack_takes_the_job_of_the_controller(tmp_path: Path) -> None:
         SHARED="/shared",
         PROGRAM="/shared/train.py",
         CONTROLLER="10.0.0.1:9560",
+        LIBRA_TLS="/shared/tls",
         JOB="7",
     )
     assert done.returncode == 0, done.stderr
@@ -107,6 +108,26 @@ def test_rack_takes_the_job_of_the_controller(tmp_path: Path) -> None:
     assert first == f"libra job describe -j 7 {options}"
     assert len(others) == 3
     assert all("CONTROLLER=10.0.0.1:9560" in line for line in others)
+    assert all("LIBRA_TLS=/shared/tls" in line for line in others)
+
+
+def test_a_server_has_what_its_controller_knows_it_by(tmp_path: Path) -> None:
+    """A controller that other machines reach asks for it."""
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$*"\n')
+    python.chmod(0o755)
+    done = run(
+        str(LAUNCH / "role.sh"),
+        "server",
+        LIBRA=str(tmp_path),
+        SHARED="/shared",
+        SHARD="0",
+        CONTROLLER="10.0.0.1:9560",
+        LIBRA_TLS="/shared/tls",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(" --controller 10.0.0.1:9560 --tls /shared/tls\n")
 
 
 @pytest.mark.parametrize(("role", "words"), [("boss", "boss is not"), ("worker", "WORKERS")])
