@@ -19,8 +19,7 @@ from typing import Any
 
 import grpc
 
-from controller.daemon.limits import Places
-from controller.errors import NoRoom
+from controller.daemon.limits import Places, in_place
 from controller.inventory import MAX_BYTES
 from host_stack.errors import BadInput
 
@@ -199,12 +198,8 @@ class Guard(grpc.aio.ServerInterceptor):
     def _guarded_stream(self, handler: Any, least: Role) -> Any:
         async def stream(request: Any, context: Any) -> Any:
             client = await self._check(request, context, least)
-            try:
-                with self._place(client):
-                    async for message in handler.unary_stream(request, context):
-                        yield message
-            except NoRoom as error:
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            async for message in in_place(self._place(client), handler, request, context):
+                yield message
 
         return grpc.unary_stream_rpc_method_handler(
             stream, handler.request_deserializer, handler.response_serializer

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import grpc
@@ -32,6 +32,18 @@ class Places:
             yield
         finally:
             self._taken -= 1
+
+
+async def in_place(
+    place: AbstractContextManager[None], handler: Any, request: Any, context: Any
+) -> AsyncIterator[Any]:
+    """The messages of a stream, which has its place as long as it lasts."""
+    try:
+        with place:
+            async for message in handler.unary_stream(request, context):
+                yield message
+    except NoRoom as error:
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
 
 
 class Limits(grpc.aio.ServerInterceptor):
@@ -66,12 +78,8 @@ class Limits(grpc.aio.ServerInterceptor):
 
     def _limited_stream(self, handler: Any) -> Any:
         async def stream(request: Any, context: Any) -> Any:
-            try:
-                with self._streams.place():
-                    async for message in handler.unary_stream(request, context):
-                        yield message
-            except NoRoom as error:
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            async for message in in_place(self._streams.place(), handler, request, context):
+                yield message
 
         return grpc.unary_stream_rpc_method_handler(
             stream, handler.request_deserializer, handler.response_serializer
