@@ -33,6 +33,16 @@ class HotStats:
     fallback: Counter[str] = field(default_factory=Counter)
     drain: DrainStats = field(default_factory=DrainStats)
 
+    def counts(self) -> dict[str, int]:
+        """By what is counted, as in a server's statistics."""
+        return {
+            **{f"fallback_{name}": n for name, n in self.fallback.items()},
+            "drained_rows": self.drain.rows,
+            "drain_requests": self.drain.requests,
+            "drain_rows_asked_again": self.drain.asked_again,
+            "drain_unknown_cells": self.drain.unknown_cells,
+        }
+
 
 class HotPath:
     """What the server does with hot keys; a new incarnation takes a new one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from host_stack.aggregator import KeyIndex
 from host_stack.commit import Optimizer
 from host_stack.fixedpoint import FloatArray
 from host_stack.kv.message import KVPairs
@@ -39,7 +40,7 @@ class PlainPushes:
         self._optimizer.apply(self._parameters, keys, pairs.vals.astype(np.float32))
         self._touched.append(keys)
 
-    def take_touched(self) -> Keys:
-        """The keys that changed since the last call: uint64[n], sorted and unique."""
+    def with_touched(self, keys: KeyIndex) -> KeyIndex:
+        """The keys of a round (int64[n], ascending), and those that changed since the last call."""
         touched, self._touched = self._touched, []
-        return np.unique(np.concatenate([np.zeros(0, np.uint64), *touched]))
+        return np.union1d(keys, np.concatenate(touched).astype(np.int64)) if touched else keys

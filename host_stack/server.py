@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import zmq
 
 from host_stack.admission import fault_of
-from host_stack.aggregator import KeyIndex, SoftwareAggregator
-from host_stack.commit import Aggregate, Commit, OnCommit, OnPhase, Optimizer
-from host_stack.control import Answer, Head, Kind, Known, Request, bitmap_of, rows_of
+from host_stack.appeals import Appeals
+from host_stack.commit import Commit, OnCommit, OnPhase, Optimizer
+from host_stack.control import Head, Known, Request, rows_of
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray, IntArray
+from host_stack.gathering import Gathering
 from host_stack.hot_path import HotPath, HotStats
 from host_stack.incarnation import Incarnation, Incarnations, is_newer
 from host_stack.job import Job
@@ -26,28 +26,21 @@ from host_stack.kv.app import SimpleApp, SimpleRequest
 from host_stack.kv.message import KVPairs
 from host_stack.kv.node import Node
 from host_stack.kv.server import KVMeta, KVServer
-from host_stack.layout import make_tag, split_tag
+from host_stack.layout import split_tag
+from host_stack.members import NO_RANK, Members
 from host_stack.plain import PlainPushes, is_plain
 from host_stack.progress import BSP, Consistency, Progress
 from host_stack.pulls import Pulls
-from host_stack.standing import OpenRound, Tally
+from host_stack.replies import Replies
+from host_stack.standing import Tally
 from host_stack.stopwatch import Phases, Stopwatch
 from host_stack.transport import Transport
 
 _LOG = logging.getLogger(__name__)
 
 POLL_S = 0.2
-KEPT_ROUNDS = 8
-"""Committed rounds of which the changed rows are kept, for workers that are behind."""
-
 SUSPECT_S = 0.5
 """After so long without an answer to a drain the controller is asked to look at the switch."""
-
-RENEW_EVERY_S = 1.0
-"""How often a request to the controller is repeated."""
-
-REPORT_EVERY_S = 1.0
-"""How often the controller is told how the job stands, at most."""
 
 
 @dataclass(frozen=True)
@@ -108,18 +101,14 @@ class Server:
         self._records_first = records_first
         workers = len(job.workers)
         self._progress = Progress(workers, consistency, incarnation.round, resumed or [0] * workers)
-        self._aggregators = [
-            SoftwareAggregator(job.num_keys, incarnation.fraction_bits) for _ in range(2)
-        ]
+        self._gathering = Gathering(job.num_keys, incarnation.fraction_bits)
+        self._replies = Replies(self._progress)
+        self._appeals = Appeals(incarnations)
         self._hot_stats = HotStats()
         self._change_is_due = self._is_changing = self._is_over = False
-        self._joined = {} if resumed is None else dict.fromkeys(range(workers), 0)
-        self._rejoining: dict[int, SimpleRequest] = {}
-        self._asked_at = 0.0
+        self._members = Members(job.workers, node, is_resumed=resumed is not None)
         self._tally = Tally()
         self._phases = Phases()
-        self._reported_at = 0.0
-        self._changed: deque[bytes] = deque(maxlen=KEPT_ROUNDS)
         self._waiting: dict[int, _Waiting] = {}
         self._plain = PlainPushes(parameters, optimizer)
         self._kv = KVServer(node)
@@ -157,7 +146,7 @@ class Server:
             self._node.process()
             self._receive()
             self._take_news()
-            if self._rejoining:
+            if self._members.rejoining:
                 self._renew("a worker has come back")
             self._release()
             if self._progress.can_commit:
@@ -165,53 +154,28 @@ class Server:
         self._is_changing = False  # there is no next round
         self._release()
         self._is_over = True
-        for rank, request in self._rejoining.items():
+        for rank, request in self._members.rejoining.items():
             self._answer_moved(rank, request)
         self._report()
 
     def statistics(self) -> dict[str, int]:
         """Counters by reason, of the cold path, the fall-back path and the drains."""
-        drain, fallback = self._hot_stats.drain, self._hot_stats.fallback
         return {
             **self.counters,
-            **{f"fallback_{name}": n for name, n in fallback.items()},
+            **self._hot_stats.counts(),
             "kv_rejected": self._kv.rejected.total(),
-            "escaped_gradients": self._escaped,
-            "drained_rows": drain.rows,
-            "drain_requests": drain.requests,
-            "drain_rows_asked_again": drain.asked_again,
-            "drain_unknown_cells": drain.unknown_cells,
+            "escaped_gradients": self._gathering.escaped,
         }
-
-    @property
-    def _escaped(self) -> int:
-        return sum(each.escaped_count for each in self._aggregators)
 
     def _report(self) -> None:
         """Tell the controller how the job stands."""
-        self._reported_at = time.monotonic()
-        self._incarnations.report(self._tally.standing(self.round, self._escaped))
-
-    @cached_property
-    def _rank_of(self) -> dict[int, int]:
-        """ps-lite's node id of each worker, and its rank in the job (by address).
-
-        Made when the first worker is heard, which may be before `run`; the roster is there then.
-        """
-        by_address = {address: rank for rank, address in enumerate(self._job.workers)}
-        return {
-            info.id: by_address[info.hostname]
-            for info in self._node.roster
-            if info.hostname in by_address
-        }
-
-    def _aggregator_of(self, round_: int) -> SoftwareAggregator:
-        return self._aggregators[round_ % 2]
+        self._appeals.report(self._tally.standing(self.round, self._gathering.escaped))
 
     def _round_of(self, tag: int) -> int | None:
         """The open round that a tag names, None for any other tag."""
         epoch, round_ = split_tag(tag)
-        return round_ if epoch == self._incarnation.epoch and round_ in self._open else None
+        is_open = epoch == self._incarnation.epoch and round_ in self._gathering
+        return round_ if is_open else None
 
     # -- incarnations -----------------------------------------------------------------------
 
@@ -221,15 +185,11 @@ class Server:
         self._progress.restart()
         for rank in self._plain.ranks:
             self._progress.leave(rank)
-        self._changed.clear()
+        self._replies.enter(incarnation)
         self._waiting.clear()
-        self._open = {self.round: OpenRound(), self.round + 1: OpenRound()}
-        for aggregator in self._aggregators:
-            aggregator.discard()
-            aggregator.scale_to(incarnation.fraction_bits)
-        self._hot = HotPath(
-            self._job, incarnation, self._aggregator_of, self._transport, self._hot_stats
-        )
+        self._gathering.begin(self.round, incarnation.fraction_bits)
+        aggregator_of = self._gathering.aggregator_of
+        self._hot = HotPath(self._job, incarnation, aggregator_of, self._transport, self._hot_stats)
         self._hot.close(self.round - 1)
 
     def _take_news(self) -> None:
@@ -245,28 +205,19 @@ class Server:
     def _move(self, incarnation: Incarnation) -> None:
         self._change_is_due = self._is_changing = False
         self.counters["incarnations"] += 1
-        waiting = {rank: each.request for rank, each in self._waiting.items()} | self._rejoining
-        self._rejoining.clear()
+        waiting = {rank: each.request for rank, each in self._waiting.items()}
+        waiting |= self._members.rejoining
+        self._members.rejoining.clear()
         self._begin(replace(incarnation, round=self.round))
         _LOG.info("round %d is open in epoch %d", self.round, incarnation.epoch)
         for rank, request in waiting.items():
             self._answer_moved(rank, request)
 
     def _renew(self, reason: str) -> None:
-        """Ask the controller for another incarnation, again and again until it comes."""
-        now = time.monotonic()
-        if now - self._asked_at >= RENEW_EVERY_S:
-            self._asked_at = now
-            _LOG.info("the controller is asked for another epoch: %s", reason)
-            self._incarnations.renew(reason, self._incarnation, self.round)
+        self._appeals.renew(reason, self._incarnation, self.round)
 
     def _suspect(self, reason: str) -> None:
-        """Ask the controller to look at the switch."""
-        now = time.monotonic()
-        if now - self._asked_at >= RENEW_EVERY_S:
-            self._asked_at = now
-            _LOG.warning("the controller is asked to look at the switch: %s", reason)
-            self._incarnations.suspect(reason, self._incarnation, self.round)
+        self._appeals.suspect(reason, self._incarnation, self.round)
 
     # -- what comes in ----------------------------------------------------------------------
 
@@ -277,9 +228,9 @@ class Server:
             received = self._transport.receive()
 
     def _on_data(self, request: KVMeta, pairs: KVPairs, server: KVServer) -> None:
-        rank = self._rank_of.get(request.sender, -1)
-        joined = bool(self._joined.get(rank))
-        fault = fault_of(request, pairs, self._job.num_keys, is_worker=rank >= 0, has_joined=joined)
+        rank = self._members.rank_of(request.sender)
+        is_worker, joined = rank != NO_RANK, self._members.has_joined(rank)
+        fault = fault_of(request, pairs, self._job.num_keys, is_worker=is_worker, has_joined=joined)
         if fault is not None:
             self.counters[fault.counter] += 1
             server.refuse(request, fault.why)
@@ -306,23 +257,20 @@ class Server:
         round_ = self._round_of(request.cmd & 0xFFFFFFFF)
         if round_ is None or request.priority < self._progress.committed[rank]:
             self.counters["stale_push"] += 1
-        elif (rank, request.priority) in self._open[round_].pushed:
+        elif self._gathering.has_push(round_, rank, request.priority):
             self.counters["repeated_push"] += 1
             server.response(request)
         else:
-            self._open[round_].pushed.add((rank, request.priority))
-            keys = pairs.keys.astype(np.int64)
-            orders = np.full(len(keys), request.priority, np.int64)
-            self._aggregator_of(round_).add(rank, keys, pairs.vals, orders)
-            self.counters["cold_keys"] += len(keys)
+            self._gathering.add_push(round_, rank, request.priority, pairs)
+            self.counters["cold_keys"] += len(pairs.keys)
             server.response(request)
 
     def _on_simple(self, request: SimpleRequest, app: SimpleApp) -> None:
-        rank = self._rank_of.get(request.sender)
+        rank = self._members.rank_of(request.sender)
         try:
             message = Request.decode(request.body)
             head = Head(request.head)
-            if rank is None:
+            if rank == NO_RANK:
                 raise BadInput(f"node {request.sender} is no worker of the job")
             epoch, round_ = split_tag(message.tag)
             if head is Head.JOIN:
@@ -335,19 +283,14 @@ class Server:
             self.counters["bad_request"] += 1
 
     def _on_join(self, rank: int, process: int, request: SimpleRequest) -> None:
-        """Let a worker's process in.
+        """Let a worker's process in, or let it wait for another epoch (see `Members`).
 
-        A second process of a rank counts its packets from 1 again, which the switch would take
-        for duplicates: it has to wait for another epoch. When all rounds are committed it pushes
-        nothing, and is told so.
+        When all rounds are committed it pushes nothing, and is told so.
         """
-        is_known = self._joined.setdefault(rank, process) == process
-        if self._is_over or (is_known and rank not in self._rejoining):
+        if self._members.is_settled(rank, process) or self._is_over:
             self._answer_moved(rank, request)
-            return
-        self.counters["rejoined"] += self._joined[rank] != process
-        self._joined[rank] = process
-        self._rejoining[rank] = request
+        else:
+            self.counters["rejoined"] += self._members.hold(rank, process, request)
 
     def _on_current(self, rank: int, round_: int, head: Head, asking: _Waiting) -> None:
         """DONE, STATUS or STALLED of this epoch."""
@@ -355,22 +298,21 @@ class Server:
         complete = message.step < progress.steps[rank]
         ends = message.final and not progress.is_final(rank)
         if complete and not progress.is_waiting(rank) and not ends:
-            self._answer_go(rank, asking.request, message)
+            self._answer_go(rank, asking)
         elif head is Head.DONE:
             rows = rows_of(message.rows, self._incarnation.placement.used_rows)
             now = time.monotonic()
             progress.complete(rank, round_, message.step, now, final=message.final)
             if not complete:
-                self._open[round_].complete(rank, rows, message)
+                self._gathering[round_].complete(rank, rows, message)
             self._waiting[rank] = asking
         else:
             if head is Head.STALLED:
                 self._suspect(f"packets of worker {rank} are not acknowledged")
             known = Known.PUSH | Known.DONE if complete else Known.NOTHING
-            if round_ in self._open and (rank, message.step) in self._open[round_].pushed:
+            if self._gathering.has_push(round_, rank, message.step):
                 known |= Known.PUSH
-            answer = Answer(Kind.OPEN, message.tag, known, progress.committed[rank], self.round)
-            self._kv.simple_response(asking.request, answer.encode())
+            self._kv.simple_response(asking.request, self._replies.stay(rank, message, known))
 
     def _release(self) -> None:
         """Let those go on who may; nobody while the placement changes."""
@@ -378,35 +320,14 @@ class Server:
             self._renew("another placement")
             return
         for rank in self._progress.release(time.monotonic()):
-            waiting = self._waiting.pop(rank)
-            self._answer_go(rank, waiting.request, waiting.message)
+            self._answer_go(rank, self._waiting.pop(rank))
 
-    def _answer_go(self, rank: int, request: SimpleRequest, message: Request) -> None:
-        missed = self.round - message.committed
-        bitmaps = list(self._changed)[-missed:] if missed else []
-        if len(bitmaps) != missed:
-            bitmaps = []  # too long ago: the worker fetches everything
-        answer = Answer(
-            Kind.GO,
-            make_tag(self._incarnation.epoch, self._progress.target(rank)),
-            steps=self._progress.committed[rank],
-            committed=self.round,
-            bitmaps=len(bitmaps),
-            rows=b"".join(bitmaps),
-        )
-        self._kv.simple_response(request, answer.encode())
+    def _answer_go(self, rank: int, asking: _Waiting) -> None:
+        self._kv.simple_response(asking.request, self._replies.go(rank, asking.message))
 
     def _answer_moved(self, rank: int, request: SimpleRequest) -> None:
         asked = Request.decode(request.body)
-        incarnation = replace(self._incarnation, round=self._progress.target(rank))
-        answer = Answer(
-            Kind.MOVED,
-            asked.tag,
-            steps=self._progress.committed[rank],
-            committed=self.round,
-            incarnation=incarnation.encode(asked.version),
-        )
-        self._kv.simple_response(request, answer.encode())
+        self._kv.simple_response(request, self._replies.moved(rank, asked))
 
     # -- closing a round --------------------------------------------------------------------
 
@@ -415,20 +336,20 @@ class Server:
         watch, phases = self._watch, self._phases
         watch.lap(phases, "gather")
         closing, pushed_in = self.round, self._incarnation
-        touched = [*self._open[closing].rows.values(), np.zeros(0, np.int64)]
-        rows = np.unique(np.concatenate(touched))
+        rows = self._gathering.rows(closing)
         try:
             finished = self._hot.drain(closing, rows, self._while_draining)
         except _Abandoned:
             return
         finally:
             watch.lap(phases, "drain")
-        aggregate = self._sums(closing, finished)
+        aggregate = self._gathering.sums(closing, finished)
         self._pulls.keep(aggregate.keys)
         self._optimizer.apply(self.parameters, aggregate.keys.astype(np.uint64), aggregate.sums)
         self._on_phase("update", self.round)
         watch.lap(phases, "apply")
-        changed = self._hot.send_updates(closing, self._moved(aggregate.keys), self.parameters)
+        moved = self._plain.with_touched(aggregate.keys)
+        changed = self._hot.send_updates(closing, moved, self.parameters)
         self._close(changed)
         watch.lap(phases, "update")
         self._phases = Phases()
@@ -450,20 +371,14 @@ class Server:
         self._pulls.release(self.round)
         if not records_first:
             self._on_commit(commit, self.parameters, aggregate)
-        if time.monotonic() - self._reported_at >= REPORT_EVERY_S:
+        if self._appeals.report_is_due:
             self._report()
-
-    def _moved(self, keys: KeyIndex) -> KeyIndex:
-        """The keys of a round (int64[n], ascending), and those that changed between rounds."""
-        touched = self._plain.take_touched().astype(np.int64)
-        return np.union1d(keys, touched) if len(touched) else keys
 
     def _close(self, changed: IntArray) -> None:
         """Go to the next round, in another incarnation if a placement waits for that."""
         self._progress.commit()
-        self._tally.commit(self._open.pop(self.round - 1))
-        self._open[self.round + 1] = OpenRound()
-        self._changed.append(bitmap_of(changed, self._incarnation.placement.used_rows))
+        self._tally.commit(self._gathering.close(self.round - 1))
+        self._replies.commit(changed)
         self._is_changing = self._change_is_due
 
     def _while_draining(self, stalled_s: float) -> None:
@@ -473,15 +388,7 @@ class Server:
         self._take_news()
         if self._incarnation.epoch != epoch:
             raise _Abandoned
-        if self._rejoining:
+        if self._members.rejoining:
             self._renew("a worker has come back")
         elif stalled_s > SUSPECT_S:
             self._suspect("it does not answer a drain")
-
-    def _sums(self, round_: int, finished: list[tuple[KeyIndex, FloatArray]]) -> Aggregate:
-        """All touched keys of a round, ascending, and their sums."""
-        parts = [self._aggregator_of(round_).take(), *finished]
-        keys = np.concatenate([part[0] for part in parts])
-        sums = np.concatenate([part[1] for part in parts])
-        order = np.argsort(keys)
-        return Aggregate(keys[order], sums[order])

@@ -20,7 +20,8 @@ from host_stack.incarnation import Moved
 from host_stack.placement import Keys
 from host_stack.push import PushStats
 from host_stack.shards import Shards
-from host_stack.worker import RoundTimes, Worker
+from host_stack.stopwatch import RoundTimes
+from host_stack.worker import Worker
 
 _T = TypeVar("_T")
 

@@ -7,7 +7,7 @@ from host_stack.fixedpoint import FloatArray
 from host_stack.incarnation import Moved
 from host_stack.placement import Keys
 from host_stack.sharded import JobWorker
-from host_stack.worker import RoundTimes
+from host_stack.stopwatch import RoundTimes
 
 
 class Stepping:

@@ -41,6 +41,27 @@ class Phases:
                 mine[phase] = mine.get(phase, 0.0) + seconds
 
 
+@dataclass
+class RoundTimes:
+    """Seconds of a step's phases at one worker, and how its keys travelled.
+
+    Attributes:
+        phases: `push`, until every gradient is acknowledged; `commit`, until the server lets the
+            worker go on, under BSP until the commit; `update`, until the parameters of the next
+            step are here.
+        hot_keys, cold_keys, packets: of this push.
+        fetched_rows: rows whose UPDATE was missed.
+        replays: how often steps were pushed again in another epoch.
+    """
+
+    phases: Phases = field(default_factory=Phases)
+    hot_keys: int = 0
+    cold_keys: int = 0
+    packets: int = 0
+    fetched_rows: int = 0
+    replays: int = 0
+
+
 class Stopwatch:
     """Times the phases of the thread that makes it, one after the other; use it as a context."""
 

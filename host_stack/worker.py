@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,54 +28,20 @@ from host_stack.packing import Packing
 from host_stack.placement import Keys, Placement
 from host_stack.pulls import BEFORE_COMMIT
 from host_stack.push import HotPush
-from host_stack.stopwatch import Phases, Stopwatch
+from host_stack.replica import Replica
+from host_stack.stopwatch import RoundTimes, Stopwatch
 from host_stack.transport import Transport, ipv4
-from host_stack.updates import Updates
+from host_stack.uncommitted import Step, Uncommitted
 from host_stack.wire import Op
 
 _LOG = logging.getLogger(__name__)
-
-UPDATE_GRACE_S = 0.05
-"""How long an UPDATE may be overtaken by the server's answer before its row is fetched."""
 
 NOTHING: Keys = np.zeros(0, np.uint64)
 NO_GRADIENTS: FloatArray = np.zeros(0, np.float32)
 MAX_STEP = 0xFFFFFFFF
 """In a STATUS: a step that was not pushed."""
 
-
-@dataclass
-class RoundTimes:
-    """Seconds of a step's phases at one worker, and how its keys travelled.
-
-    Attributes:
-        phases: `push`, until every gradient is acknowledged; `commit`, until the server lets the
-            worker go on, under BSP until the commit; `update`, until the parameters of the next
-            step are here.
-        hot_keys, cold_keys, packets: of this push.
-        fetched_rows: rows whose UPDATE was missed.
-        replays: how often steps were pushed again in another epoch.
-    """
-
-    phases: Phases = field(default_factory=Phases)
-    hot_keys: int = 0
-    cold_keys: int = 0
-    packets: int = 0
-    fetched_rows: int = 0
-    replays: int = 0
-
-
 OnPushed = Callable[[int, int, Keys, FloatArray], None]
-
-
-@dataclass(frozen=True)
-class _Step:
-    """A step's gradients, kept until its commit: uint64[n] sorted keys, float32[n]."""
-
-    number: int
-    keys: Keys
-    gradients: FloatArray
-    final: bool = False
 
 
 class Worker:
@@ -115,14 +80,14 @@ class Worker:
         self._rank = rank
         self._on_pushed = on_pushed
         self._in_step = in_step
-        self._uncommitted: list[_Step] = []
-        self._pushed = 0
+        self._uncommitted = Uncommitted()
         self._round = 0
         self._committed = 0
         self._in_switch = np.zeros(0, np.bool_)
         self._codec = Codec(job.layout)
         self._kv = KVWorker(node)
         self._dialogue = Dialogue(job, node, self._kv, transport, self.counters)
+        self._replica = Replica(job, self._codec, self._kv, self._dialogue, parameters)
         self.hot = HotPush(transport, ipv4(job.server), job.layout.window)
         empty = np.zeros(0, np.int64)
         nothing = Placement(empty.astype(np.uint64), empty, empty, job.layout)
@@ -171,15 +136,11 @@ class Worker:
             Moved: the server goes on at another step.
             PushFailed: the server does not answer.
         """
-        hot, _ = self._placement.find(keys)
-        wanted = np.union1d(self._placement.keys, keys[~hot])
-        expected = self._committed
         try:
-            self._pull(wanted, expected)
+            self._replica.fetch(keys, self._status)
         except Moved as moved:
             self._adopt(moved)
             raise
-        self._updates.fetched(np.arange(self._placement.used_rows), expected - 1)
         self.is_current = self._is_complete = True
 
     def pull(self, keys: Keys) -> None:
@@ -192,7 +153,7 @@ class Worker:
             PushFailed: the server does not answer.
         """
         try:
-            self._pull(self._cold_of(keys), self._committed)
+            self._replica.get(self._replica.cold_of(keys), self._committed, self._status)
         except Moved as moved:
             self._adopt(moved)
             raise
@@ -209,7 +170,7 @@ class Worker:
         """
         self.is_current = self._is_complete = False
         try:
-            self._pull(keys, BEFORE_COMMIT | self._committed)
+            self._replica.get(keys, BEFORE_COMMIT | self._committed, self._status)
         except KVRefused as refused:
             raise ServersApart(str(refused)) from refused
         except Moved as moved:
@@ -234,7 +195,7 @@ class Worker:
             Moved: the server goes on at an earlier step.
             PushFailed: nothing moves any more, and nobody says why.
         """
-        self._uncommitted.append(_Step(step, keys, gradients))
+        self._uncommitted.append(Step(step, keys, gradients))
         times = RoundTimes()
         self._push_uncommitted(step, next_keys, times)
         return times
@@ -267,10 +228,10 @@ class Worker:
         with Stopwatch() as watch:
             while True:
                 try:
-                    while self._pushed < len(self._uncommitted):
-                        self._attempt(self._uncommitted[self._pushed], next_keys, times, watch)
+                    while (next_step := self._uncommitted.next) is not None:
+                        self._attempt(next_step, next_keys, times, watch)
                     if ends:
-                        self._await_go(_Step(step, NOTHING, NO_GRADIENTS, final=True), self._tag)
+                        self._await_go(Step(step, NOTHING, NO_GRADIENTS, final=True), self._tag)
                     return
                 except Moved as moved:
                     self._adopt(moved)
@@ -278,27 +239,28 @@ class Worker:
                     if not self._uncommitted and moved.steps <= step:
                         raise
 
-    def _attempt(self, step: _Step, next_keys: Keys, times: RoundTimes, watch: Stopwatch) -> None:
+    def _attempt(self, step: Step, next_keys: Keys, times: RoundTimes, watch: Stopwatch) -> None:
         self.is_current = False
         tag = self._tag
         hot, index = self._placement.find(step.keys)
-        cold = _Step(step.number, step.keys[~hot], step.gradients[~hot])
+        cold = Step(step.number, step.keys[~hot], step.gradients[~hot])
         pushed_cold = self._push_cold(cold, tag)
         packing = self._placement.pack(index)
         self._push_hot(packing, step.gradients[hot], self._request(step, tag))
         self._await_push(pushed_cold, cold, tag)
         self._on_pushed(tag, step.number, step.keys, step.gradients)
         watch.lap(times.phases, "push")
-        pulled = self._pull_cold(next_keys, self._round + 1) if self._in_step else None
+        pulled = self._replica.ask_cold(next_keys, self._round + 1) if self._in_step else None
         answer = self._await_go(step, tag)
         watch.lap(times.phases, "commit")
         changed = self._go(answer)
         if not self._in_step:
-            pulled = self._pull_cold(next_keys, 0)
+            pulled = self._replica.ask_cold(next_keys, 0)
         if changed is not None:
-            times.fetched_rows += self._complete_rows(changed)
+            times.fetched_rows += self._replica.complete(changed, self._status)
         if pulled is not None:
-            self._await_pull(pulled, self._cold_of(next_keys), self._committed)
+            cold_keys = self._replica.cold_of(next_keys)
+            self._replica.wait(pulled, cold_keys, self._committed, self._status)
         self._is_complete = self._is_complete and changed is not None
         self.is_current = self._is_complete
         watch.lap(times.phases, "update")
@@ -309,11 +271,16 @@ class Worker:
     def _tag(self) -> int:
         return make_tag(self._incarnation.epoch, self._round)
 
-    def _request(self, step: _Step, tag: int) -> Request:
+    @property
+    def _status(self) -> Request:
+        """What a pull that is late asks with."""
+        return Request(self._tag, self._incarnation.version, MAX_STEP, self._committed)
+
+    def _request(self, step: Step, tag: int) -> Request:
         version = self._incarnation.version
         return Request(tag, version, step.number, self._committed, step.final)
 
-    def _push_cold(self, cold: _Step, tag: int) -> int:
+    def _push_cold(self, cold: Step, tag: int) -> int:
         return self._kv.push(cold.keys, cold.gradients, cmd=as_cmd(tag), priority=cold.number)
 
     def _push_hot(self, packing: Packing, gradients: FloatArray, status: Request) -> None:
@@ -329,7 +296,7 @@ class Worker:
         by_server = self.hot.run(grads, self._job.timeouts_s["push"], look_up)
         self._in_switch[packing.rows[~by_server[packing.packets]]] = True
 
-    def _await_push(self, timestamp: int, cold: _Step, tag: int) -> None:
+    def _await_push(self, timestamp: int, cold: Step, tag: int) -> None:
         """Wait until the cold push is acknowledged; send it again if the server lacks it."""
         sent = [timestamp]
 
@@ -346,7 +313,7 @@ class Worker:
             for done in filter(self._kv.done, sent):
                 self._kv.wait(done, 0.0)
 
-    def _await_go(self, step: _Step, tag: int) -> Answer:
+    def _await_go(self, step: Step, tag: int) -> Answer:
         """Say DONE, again if the server lacks it, and wait until it lets this worker go on."""
         rows = bitmap_of(np.flatnonzero(self._in_switch), self._placement.used_rows)
         status = self._request(step, tag)
@@ -383,8 +350,8 @@ class Worker:
             The rows that changed in each round since the last time, int64[n]; None if the server
             does not know them any more.
         """
-        self._pushed += 1
-        self._drop_committed(answer.steps)
+        self._uncommitted.push()
+        self._uncommitted.drop(answer.steps)
         _, round_ = split_tag(answer.tag)
         if round_ != self._round:
             self._round = round_
@@ -395,67 +362,6 @@ class Worker:
             return None
         return dict(enumerate(changed, known))
 
-    def _drop_committed(self, steps: int) -> None:
-        """Forget the steps below `steps`, which are committed."""
-        done = sum(step.number < steps for step in self._uncommitted)
-        del self._uncommitted[:done]
-        self._pushed = max(0, self._pushed - done)
-
-    # -- parameters -------------------------------------------------------------------------
-
-    def _cold_of(self, keys: Keys) -> Keys:
-        hot, _ = self._placement.find(keys)
-        return keys[~hot]
-
-    def _pull_cold(self, keys: Keys, committed: int) -> int | None:
-        cold = self._cold_of(keys)
-        return self._kv.pull(cold, cmd=committed) if len(cold) else None
-
-    def _pull(self, keys: Keys, cmd: int) -> None:
-        """Get values of uint64[n] keys: `cmd` says as of which round, see `Pulls`."""
-        if len(keys):
-            self._await_pull(self._kv.pull(keys, cmd=cmd), keys, cmd)
-
-    def _await_pull(self, timestamp: int, keys: Keys, cmd: int) -> None:
-        """Wait for a pull that is due; the answers of a server keep the order of the questions.
-
-        So a pull without an answer is lost when a later question has been answered.
-        """
-        sent = [timestamp]
-
-        def resend(answer: Answer) -> bool:
-            del answer
-            sent.append(self._kv.pull(keys, cmd=cmd))
-            return False
-
-        status = Request(self._tag, self._incarnation.version, MAX_STEP, self._committed)
-        with self._dialogue.forgetting(sent):
-            self._dialogue.until(
-                status, lambda: any(map(self._kv.done, sent)), resend, "answer a pull"
-            )
-            pairs = next(self._kv.wait(each, 0.0) for each in sent if self._kv.done(each))
-        self.parameters[pairs.keys.astype(np.int64)] = pairs.vals
-
-    def _complete_rows(self, changed: dict[int, IntArray]) -> int:
-        """Wait shortly for UPDATEs that are still on their way, then fetch what is missing.
-
-        `changed` has the rows of each round, int64[n].
-        """
-        deadline = time.monotonic() + UPDATE_GRACE_S
-        while len(missing := self._missing(changed)):
-            if (left := deadline - time.monotonic()) <= 0:
-                break
-            self._dialogue.receive(left)
-        if len(missing):
-            in_missing = np.isin(self._placement.rows, missing)
-            self._pull(np.sort(self._placement.keys[in_missing]), self._committed)
-            self._updates.fetched(missing, self._committed - 1)
-        return len(missing)
-
-    def _missing(self, changed: dict[int, IntArray]) -> IntArray:
-        missing = [self._updates.missing(rows, round_) for round_, rows in changed.items()]
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *missing]))
-
     # -- incarnations -----------------------------------------------------------------------
 
     def _adopt(self, moved: Moved) -> None:
@@ -463,20 +369,17 @@ class Worker:
 
         Where the server lacks steps that were committed once, nothing is left to push.
         """
-        first = self._uncommitted[0].number if self._uncommitted else moved.steps
+        first = self._uncommitted.first
         _LOG.info("%s", moved, extra={"fields": {"job": self._job.job}})
         if (
             moved.incarnation.version != self._incarnation.version  # keys that were cold are hot
-            or moved.steps != first
+            or first not in (None, moved.steps)
             or moved.committed != self._committed
         ):
             # Not even the round that is pushed again brings values that were missed: until they
             # are fetched.
             self.is_current = self._is_complete = False
-        if moved.steps < first:
-            self._uncommitted.clear()
-        self._pushed = 0
-        self._drop_committed(moved.steps)
+        self._uncommitted.restart(moved.steps)
         self._committed = moved.committed
         self._take_over(moved.incarnation)
 
@@ -485,7 +388,4 @@ class Worker:
         self._placement = incarnation.placement
         self._round = incarnation.round
         self._in_switch = np.zeros(self._placement.used_rows, np.bool_)
-        self._updates = Updates(
-            self._job, self._codec, incarnation, self._committed, self.parameters
-        )
-        self._dialogue.enter(incarnation, self._updates)
+        self._replica.enter(incarnation, self._committed)

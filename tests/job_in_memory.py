@@ -26,8 +26,9 @@ from host_stack.placement import Keys, Placement, heat_based
 from host_stack.progress import BSP, Consistency
 from host_stack.server import Server
 from host_stack.standing import Standing
+from host_stack.stopwatch import RoundTimes
 from host_stack.wake import Wake
-from host_stack.worker import RoundTimes, Worker
+from host_stack.worker import Worker
 from tests.memory_network import Crashed, MemoryNetwork
 
 LAYOUT = Layout(lanes=32, rows=8192, window=256, program=1)

@@ -21,7 +21,8 @@ from host_stack.incarnation import Incarnation
 from host_stack.job import Job
 from host_stack.kv import KVConfig, KVRefused, KVServer, KVUsageError, KVWorker, Node, Role
 from host_stack.placement import Placement
-from host_stack.worker import NOTHING, RoundTimes, Worker
+from host_stack.stopwatch import RoundTimes
+from host_stack.worker import NOTHING, Worker
 from tests.job_in_memory import MemoryJob, make_job
 from tests.kv_cpp import needs_pslite
 from tests.kv_jobs import HOST, LIMIT_S, AddingStore, config, start_scheduler, together

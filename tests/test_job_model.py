@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from host_stack import inquiry
+from host_stack import appeals, inquiry
 from host_stack import server as server_module
 from host_stack.commit import Commit
 from host_stack.placement import heat_based
@@ -220,7 +220,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setattr(inquiry, name, seconds)
     monkeypatch.setattr(server_module, "SUSPECT_S", 0.1)
-    monkeypatch.setattr(server_module, "RENEW_EVERY_S", 0.1)
+    monkeypatch.setattr(appeals, "RENEW_EVERY_S", 0.1)
 
 
 @pytest.mark.timeout(600)

@@ -16,9 +16,8 @@ from host_stack.commit import Commit
 from host_stack.errors import BadInput
 from host_stack.push import HotPush
 from host_stack.shards import Shards
-from host_stack.stopwatch import Phases
+from host_stack.stopwatch import Phases, RoundTimes
 from host_stack.transport import BatchTransport, ipv4, open_udp
-from host_stack.worker import RoundTimes
 from tests.controller_process import free_port
 from tests.host_support import ScriptedTransport
 from tests.job_in_memory import make_job

@@ -16,8 +16,8 @@ from host_stack.push import HotPush
 from host_stack.sharded import JobWorker, push_stats
 from host_stack.shards import Shards
 from host_stack.socket_queue import SocketQueue, socket_queue
+from host_stack.stopwatch import RoundTimes
 from host_stack.transport import Transport
-from host_stack.worker import RoundTimes
 
 _WAITED = "Of the seconds in each phase, those that the process was ready and had no processor."
 

@@ -10,9 +10,10 @@ from host_stack.fixedpoint import IntArray, MaskArray
 from host_stack.placement import Keys
 from host_stack.sharded import JobWorker, versions
 from host_stack.stepping import Stepping
+from host_stack.stopwatch import RoundTimes
 from host_stack.torch.errors import TableError
 from host_stack.torch.tables import Tables
-from host_stack.worker import NOTHING, RoundTimes
+from host_stack.worker import NOTHING
 
 KEYS_AT_ONCE = 1 << 22
 """Keys of one pull when whole tables are fetched."""

@@ -11,10 +11,10 @@ from torch import nn
 
 from host_stack.errors import BadInput
 from host_stack.sharded import JobWorker
+from host_stack.stopwatch import RoundTimes
 from host_stack.torch.dense import DenseReducer, dense_parameters
 from host_stack.torch.exchange import SparseExchange
 from host_stack.torch.tables import Tables, find_tables
-from host_stack.worker import RoundTimes
 
 _STATE = {"step", "dense"}
 

@@ -1,0 +1,55 @@
+"""What a server asks of the controller and tells it, no more often than is of use."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from host_stack.incarnation import Incarnation, Incarnations
+from host_stack.standing import Standing
+
+_LOG = logging.getLogger(__name__)
+
+RENEW_EVERY_S = 1.0
+"""How often a request to the controller is repeated."""
+
+REPORT_EVERY_S = 1.0
+"""How often the controller is told how the job stands, at most."""
+
+
+class Appeals:
+    """Requests that are made again and again until news of an incarnation answers them."""
+
+    def __init__(self, incarnations: Incarnations) -> None:
+        self._incarnations = incarnations
+        self._asked_at = 0.0
+        self._reported_at = 0.0
+
+    def renew(self, reason: str, seen: Incarnation, round_: int) -> None:
+        """Ask for another incarnation, unless something was asked just now."""
+        if self._may_ask():
+            _LOG.info("the controller is asked for another epoch: %s", reason)
+            self._incarnations.renew(reason, seen, round_)
+
+    def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
+        """Ask for a look at the switch, unless something was asked just now."""
+        if self._may_ask():
+            _LOG.warning("the controller is asked to look at the switch: %s", reason)
+            self._incarnations.suspect(reason, seen, round_)
+
+    @property
+    def report_is_due(self) -> bool:
+        """Whether the last report is old enough for another one."""
+        return time.monotonic() - self._reported_at >= REPORT_EVERY_S
+
+    def report(self, standing: Standing) -> None:
+        """Tell how the job stands."""
+        self._reported_at = time.monotonic()
+        self._incarnations.report(standing)
+
+    def _may_ask(self) -> bool:
+        now = time.monotonic()
+        if now - self._asked_at < RENEW_EVERY_S:
+            return False
+        self._asked_at = now
+        return True
