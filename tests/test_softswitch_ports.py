@@ -14,6 +14,7 @@ import pytest
 from softswitch.dataplane import DataPlane
 from softswitch.errors import InvalidArgument, PortError, SoftSwitchError
 from softswitch.ports import MAX_RING_PLACES, RING_PLACES
+from tests.softswitch_flood_session import OTHERS
 from tests.softswitch_port_session import SIZES, swap_program
 
 pytestmark = pytest.mark.compiler
@@ -60,6 +61,30 @@ def test_frames_cross_the_switch_unchanged_and_in_order(ring_places: int) -> Non
     assert "cannot use interface 'nowhere'" in errors[1]
     assert "allowed is 0 to 510" in errors[2]
     assert "another switch, or port, has the interface 'port1'" in errors[3]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for raw sockets and namespaces")
+@pytest.mark.skipif(not shutil.which("unshare") or not shutil.which("ip"), reason="needs iproute2")
+def test_a_flooded_switch_stays_awake_and_forgets_nobody() -> None:
+    """Its rings are read without the epoll set; other ports, detaching and stopping go on."""
+    result = subprocess.run(
+        ["unshare", "-n", sys.executable, "-m", "tests.softswitch_flood_session"],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == {
+        "awake": True,
+        "others_answered": OTHERS,
+        "none_lost": True,
+        "asleep_again": True,
+        "none_lost_after": True,
+        "no_port": 0,
+    }
 
 
 def test_ports_that_are_not_there_are_refused() -> None:

@@ -22,18 +22,21 @@ static void ss_lock_polite(struct ss_ctx *c)
 }
 
 /* Serves a port while its batches are full, for a few turns: asking which ports have something
- * costs a system call. */
-static void ss_port_serve(struct ss_ctx *c, struct ss_port *port, uint32_t events)
+ * costs a system call. Returns how many frames there were. */
+static unsigned ss_port_serve(struct ss_ctx *c, struct ss_port *port, uint32_t events)
 {
-    int error;
+    int error, taken;
+    unsigned frames = 0;
     socklen_t size = sizeof error;
     if (events & EPOLLERR) /* the interface went down: an error that is not taken comes again */
         getsockopt(port->socket.fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    for (unsigned turn = 0; turn < SS_TURNS && ss_port_receive(c, port) == SS_BATCH; turn++) {
-        if (atomic_load(&c->waiting))
+    for (unsigned turn = 0; turn < SS_TURNS; turn++) {
+        frames += (unsigned)(taken = ss_port_receive(c, port));
+        if (taken < SS_BATCH || atomic_load(&c->waiting))
             break;
         ss_flush_ports(c);
     }
+    return frames;
 }
 
 static void ss_run_queue(struct ss_ctx *c)
@@ -43,36 +46,127 @@ static void ss_run_queue(struct ss_ctx *c)
         ss_process(c, b);
 }
 
+/* What a turn of the loop has found. */
+struct ss_turn {
+    unsigned frames;
+    bool busy; /* packets wait in the queue */
+};
+
+/* Serves the ports and others that have something. */
+static struct ss_turn ss_serve(struct ss_ctx *c, const struct epoll_event *events, int n)
+{
+    struct ss_io *io = c->io;
+    struct ss_turn turn = {0};
+    ss_lock_polite(c);
+    for (int i = 0; i < n; i++) {
+        uint32_t number = events[i].data.u32;
+        if (number < SS_MAX_PORTS && io->ports[number])
+            turn.frames += ss_port_serve(c, io->ports[number], events[i].events);
+        else if (number == SS_LINK_EVENTS)
+            ss_link_events_take(c);
+    }
+    ss_run_queue(c);
+    if (__builtin_expect(io->hooked, 0))
+        ss_links_poll(c); /* after all that may put packets on links */
+    ss_flush_ports(c);
+    turn.busy = c->queue_head != NULL;
+    ss_unlock(c);
+    return turn;
+}
+
+/* Staying awake
+ *
+ * The kernel tells the epoll set of each frame that arrives, and wakes the thread if it sleeps: the
+ * sender pays for both. While ports have much to say the thread therefore takes their sockets out of
+ * the set and looks at their rings itself, as drivers do with interrupts. */
+
+/* Takes ports with rings out of the epoll set; keeps only them in `events` and returns how many. */
+static int ss_watch_rings(struct ss_ctx *c, struct epoll_event *events, int n)
+{
+    struct ss_io *io = c->io;
+    int watched = 0;
+    ss_lock(c);
+    for (int i = 0; i < n; i++) {
+        uint32_t number = events[i].data.u32;
+        const struct ss_port *port = number < SS_MAX_PORTS ? io->ports[number] : NULL;
+        if (port && port->socket.ring.map
+            && !epoll_ctl(io->epoll, EPOLL_CTL_DEL, port->socket.fd, NULL))
+            events[watched++] = (struct epoll_event){.events = EPOLLIN, .data.u32 = number};
+    }
+    ss_unlock(c);
+    return watched;
+}
+
+/* Puts ports back into the epoll set: it reports at once what came meanwhile. Those that are gone
+ * are not missed, and the set has those already whose sockets are new. */
+static void ss_watch_events(struct ss_ctx *c, struct epoll_event *events, int n)
+{
+    struct ss_io *io = c->io;
+    ss_lock(c);
+    for (int i = 0; i < n; i++) {
+        const struct ss_port *port = io->ports[events[i].data.u32];
+        if (port)
+            epoll_ctl(io->epoll, EPOLL_CTL_ADD, port->socket.fd, &events[i]);
+    }
+    ss_unlock(c);
+}
+
+static bool ss_rings_have(const struct ss_io *io, const struct epoll_event *events, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct ss_port *port = io->ports[events[i].data.u32];
+        if (port && port->socket.ring.map && ss_ring_frame(&port->socket.ring, 0))
+            return true;
+    }
+    return false;
+}
+
+/* Waits a moment for frames: false if there are none. Threads that want the lock end it. To yield the
+ * processor instead would cost a whole slice of whoever else is on it. */
+static bool ss_linger(struct ss_ctx *c, const struct epoll_event *events, int n)
+{
+    uint64_t until = ss_clock_ns() + SS_LINGER_NS;
+    bool more;
+    do {
+        pthread_mutex_lock(&c->lock);
+        more = ss_rings_have(c->io, events, n) || atomic_load(&c->waiting);
+        pthread_mutex_unlock(&c->lock);
+    } while (!more && ss_clock_ns() < until);
+    return more;
+}
+
+/* Serves the ports that had frames until they have no more, or others must be asked. */
+static struct ss_turn ss_stay_awake(struct ss_ctx *c, struct epoll_event *events, int n,
+                                    struct ss_turn turn)
+{
+    uint64_t until = ss_clock_ns() + SS_AWAKE_NS;
+    n = ss_watch_rings(c, events, n);
+    while (n && !atomic_load(&c->io->stop) && (turn.busy || ss_linger(c, events, n))
+           && ss_clock_ns() < until)
+        turn = ss_serve(c, events, n);
+    ss_watch_events(c, events, n);
+    return turn;
+}
+
 /* The data-plane thread: returns 0 after ss_stop, or an errno. */
 int ss_run(struct ss_ctx *c)
 {
     struct ss_io *io = c->io;
     struct epoll_event events[SS_BATCH];
-    bool busy = false;
+    struct ss_turn turn = {0};
     int error = 0;
     ss_lock(c);
     ss_links_poll(c);
     ss_unlock(c);
     while (!atomic_load(&io->stop)) {
-        int n = epoll_wait(io->epoll, events, SS_BATCH, busy ? 0 : -1);
+        int n = epoll_wait(io->epoll, events, SS_BATCH, turn.busy ? 0 : -1);
         if (n < 0 && errno != EINTR) {
             error = errno;
             break;
         }
-        ss_lock_polite(c);
-        for (int i = 0; i < n; i++) {
-            uint32_t number = events[i].data.u32;
-            if (number < SS_MAX_PORTS && io->ports[number])
-                ss_port_serve(c, io->ports[number], events[i].events);
-            else if (number == SS_LINK_EVENTS)
-                ss_link_events_take(c);
-        }
-        ss_run_queue(c);
-        if (__builtin_expect(io->hooked, 0))
-            ss_links_poll(c); /* after all that may put packets on links */
-        ss_flush_ports(c);
-        busy = c->queue_head != NULL;
-        ss_unlock(c);
+        turn = ss_serve(c, events, n);
+        if (turn.frames >= SS_AWAKE_FRAMES)
+            turn = ss_stay_awake(c, events, n, turn);
     }
     ss_lock(c);
     ss_links_run(c, false);

@@ -30,6 +30,9 @@ enum {
     SS_CPU_QUEUE = 4096,
     SS_RCVBUF = 32 << 20,
     SS_SNDBUF = 8 << 20,
+    SS_AWAKE_FRAMES = 16, /* in a turn, from which on the thread stays awake */
+    SS_AWAKE_NS = 1000000, /* until other ports are asked */
+    SS_LINGER_NS = 30000, /* without a frame, until the thread sleeps */
     SS_TURNS = 4, /* full batches of one port before the next port's turn */
     SS_QUEUE_BATCH = 256, /* recirculated packets per turn of the loop */
 };
