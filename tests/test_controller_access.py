@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import grpc
@@ -19,6 +22,7 @@ from controller.daemon.access import STREAMS, Access, Role, needed
 from controller.errors import Forbidden
 from controller.jobapi import control_pb2, control_pb2_grpc, job_pb2, job_pb2_grpc
 from controller.jobapi.channel import ControllerAddress, NoController, calls
+from controller.jobapi.client import JobIncarnations
 from controller.jobapi.operator import Operator
 from controller.tls import ClientTls
 from host_stack.errors import BadInput
@@ -127,12 +131,17 @@ def test_certificates(mutual: ServedController, authority: Authority) -> None:
 def test_a_certificate_is_needed(
     mutual: ServedController, authority: Authority, tmp_path: Path
 ) -> None:
-    """None, or one of another authority, does not get through the handshake."""
-    pair = Authority(tmp_path, "other").issue("operator")
-    forged = ControllerAddress(mutual.address, ClientTls(authority.cert, pair.cert, pair.key))
-    for address in (forged, client(mutual, authority)):
-        with pytest.raises(NoController):
-            Operator(address, 2.0).jobs()
+    """None, or one of another authority, does not get through the handshake; it is said why."""
+    pair, own = Authority(tmp_path, "other").issue("operator"), authority.issue("operator")
+    forged = ClientTls(authority.cert, pair.cert, pair.key)
+    mixed = ClientTls(authority.cert, own.cert, pair.key)
+    for tls, why in (
+        (forged, f"it does not take {pair.cert}, which is of another authority"),
+        (mixed, "certificate and key of this client do not fit together"),
+        (ClientTls(authority.cert), "it asks for a certificate: cert.pem and key.pem are not in"),
+    ):
+        with pytest.raises(NoController, match=why):
+            Operator(ControllerAddress(mutual.address, tls), 2.0).jobs()
 
 
 def test_tokens(served: ServedController, authority: Authority) -> None:
@@ -169,12 +178,56 @@ def test_strangers(token: str, served: ServedController, authority: Authority) -
 def test_a_controller_that_cannot_be_trusted(served: ServedController, tmp_path: Path) -> None:
     """Its certificate is of another authority than the client's; or the client speaks no TLS."""
     other = Authority(tmp_path, "other")
-    for address in (
-        ControllerAddress(served.address, ClientTls(other.cert), GIVEN),
-        ControllerAddress(served.address),
+    for address, why in (
+        (
+            ControllerAddress(served.address, ClientTls(other.cert), GIVEN),
+            "its certificate is not one that is trusted here",
+        ),
+        (ControllerAddress(served.address), "it speaks TLS: name a folder with ca.pem"),
     ):
-        with pytest.raises(NoController):
+        with pytest.raises(NoController, match=why):
             Operator(address, 2.0).jobs()
+
+
+def test_a_server_that_is_not_known_does_not_wait(
+    mutual: ServedController, authority: Authority
+) -> None:
+    """For an epoch: it is told what is wrong with its certificate, or with its job."""
+    Operator(client(mutual, authority, "operator"), WAIT_S).create(spec(2), hot())
+    for name, error, why in (
+        ("server1", Forbidden, "server of job 1 is not of job 2"),
+        ("somebody", Forbidden, "yours is not known"),
+        ("", NoController, "gives job 2 no epoch: it asks for a certificate"),
+    ):
+        address = client(mutual, authority, name)
+        with (
+            closing(JobIncarnations(address, 2)) as incarnations,
+            pytest.raises(error, match=why),
+        ):
+            incarnations.begin(0, resumed=False, timeout_s=float("inf"))
+
+
+def test_nothing_is_wrong_with_tls(mutual: ServedController, authority: Authority) -> None:
+    """Where both agree, nobody listens, or there is none on either side."""
+    assert client(mutual, authority, "operator").fault is None
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        target = f"127.0.0.1:{deaf.getsockname()[1]}"
+        assert ControllerAddress(target, ClientTls(authority.cert)).fault is None
+        assert ControllerAddress(target).fault is None
+    assert ControllerAddress("unix:/none").fault is None
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_controller_without_tls(authority: Authority, guarded: bool) -> None:
+    """A client that speaks TLS is told so."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    tls = ClientTls(authority.cert) if guarded else None
+    fault = ControllerAddress(f"127.0.0.1:{port}", tls).fault
+    server.stop(None)
+    assert fault == ("it has no TLS: leave --tls and LIBRA_TLS away" if guarded else None)
 
 
 def test_the_command_line_over_tls(

@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 
 from controller.errors import AlreadyThere, Forbidden, NoRoom, NotKnown, NotNow
+from controller.jobapi.handshake import tls_fault
 from controller.tls import ClientTls
 from host_stack.errors import BadInput, LibraError
 from host_stack.incarnation import MAX_PLACEMENT_BYTES
@@ -91,6 +92,11 @@ class ControllerAddress:
             )
         return grpc.secure_channel(self.target, credentials, options=options)
 
+    @property
+    def fault(self) -> str | None:
+        """What of TLS keeps a client from a controller that does not answer; None if nothing."""
+        return tls_fault(self.target, self.tls)
+
     def __str__(self) -> str:
         return self.target
 
@@ -110,7 +116,5 @@ def calls(address: ControllerAddress) -> Iterator[grpc.Channel]:
             kind = _ERRORS.get(error.code())
             if kind is not None:
                 raise kind(f"the controller refuses: {error.details()}") from error
-            raise NoController(
-                f"the controller at {address} does not answer: {error.code().name}: "
-                f"{error.details()}"
-            ) from error
+            why = address.fault or f"{error.code().name}: {error.details()}"
+            raise NoController(f"the controller at {address} does not answer: {why}") from error

@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 
+from controller.errors import Forbidden
 from controller.jobapi import job_pb2, job_pb2_grpc
 from controller.jobapi.channel import CALL_S, ControllerAddress, NoController
 from controller.jobapi.follower import Follower
@@ -23,6 +24,9 @@ from host_stack.standing import Standing
 from host_stack.wake import Wake
 
 LOGGER = logging.getLogger(__name__)
+
+REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+"""Of a client that is not known, or not for this job: nothing is gained by asking again."""
 
 REMIND_S = 10.0
 """How often a log says that the controller is being waited for."""
@@ -47,6 +51,7 @@ class JobIncarnations:
         self._newest: Incarnation | None = None
         self._is_news = False
         self._failure: str | None = None
+        self._refusal: str | None = None
         self._reminded_at = 0.0
         self._calls: dict[str, grpc.Future[Any]] = {}
         self._report: grpc.Future[Any] | None = None
@@ -93,7 +98,8 @@ class JobIncarnations:
         One that has `resumed` the work of another server takes a new epoch.
 
         Raises:
-            NoController: the controller did not answer in time.
+            NoController: the controller did not answer in time, or their TLS does not fit.
+            Forbidden: it does not know this client, or not as one of this job.
         """
         deadline = time.monotonic() + timeout_s
         seen = self._await(lambda found: True, deadline, lambda: None)
@@ -119,6 +125,7 @@ class JobIncarnations:
     def _await(
         self, wanted: Callable[[Incarnation], bool], deadline: float, ask: Callable[[], None]
     ) -> Incarnation:
+        fault: str | None = None
         while True:
             ask()
             with self._known:
@@ -128,16 +135,20 @@ class JobIncarnations:
                 if self._newest is not None and wanted(self._newest):
                     self._is_news = self._newest.planned
                     return self._newest
-            if time.monotonic() > deadline:
+            if self._refusal is not None:
+                raise Forbidden(f"the controller refuses: {self._refusal}")
+            # Twice, for a controller that ends also leaves connections half made.
+            before, fault = fault, self._address.fault
+            if time.monotonic() > deadline or (fault is not None and fault == before):
                 raise NoController(
                     f"the controller at {self._address} gives job {self._job} no epoch: "
-                    f"{self._failure or 'it does not answer'}; look into its log"
+                    f"{fault or self._failure or 'it does not answer'}; look into its log"
                 )
 
     # -- the stream ---------------------------------------------------------------------------
 
     def _take(self, message: job_pb2.Incarnation) -> None:
-        self._failure = None
+        self._failure = self._refusal = None
         known = self._newest
         if known is not None and known.version == message.version:
             placement = known.placement
@@ -191,6 +202,8 @@ class JobIncarnations:
     def _failed(self, error: grpc.RpcError, waits: str = "") -> None:
         """Remember why the controller was not reached, and say so now and then."""
         self._failure = f"{error.code().name}: {error.details()}"
+        if error.code() in REFUSALS:
+            self._refusal = error.details()
         now = time.monotonic()
         if now - self._reminded_at > REMIND_S:
             self._reminded_at = now
