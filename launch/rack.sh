@@ -6,9 +6,9 @@
 #
 # ssh must need no password; LIBRA and SHARED are the same folders on every host. SERVER may be
 # several addresses: the keys are cut into as many ranges. With CONTROLLER, the address of the
-# switch's controller, the job is the one with the number JOB there (1 unless given), of the same
-# servers, workers and keys. With DRY=1 commands are printed and not run. Variables that role.sh
-# has more are handed on.
+# switch's controller, the job is the one with the number JOB there (1 unless given): one of other
+# servers, workers or keys is refused. With DRY=1 commands are printed and not run. Variables that
+# role.sh has more are handed on.
 set -euo pipefail
 
 read -r -a servers <<<"${SERVER:?addresses of the servers, each with its scheduler}"

@@ -11,10 +11,11 @@
 #   WORKERS      number of workers
 #   RANK         of a worker; MASTER is the host of rank 0, MASTER_PORT a port there (29500)
 #   CONTROLLER   HOST:PORT or unix:PATH of the job's controller, where there is one
-#   LIBRA_TLS    folder with ca.pem and what the controller knows the server by
+#   LIBRA_TLS    folder with ca.pem and what the controller knows the server by, where it has TLS
 #   PROGRAM      the training program, started by torchrun (docs/pytorch.md)
-#   HOSTS, KEYS  of a job without a controller: names or addresses of the workers, by rank;
-#                parameters in all tables. WAIT_S: seconds until all names must be known (0)
+#   HOSTS, KEYS  of a job: names or addresses of the workers, by rank; parameters in all tables.
+#                What a controller has is refused if it differs in these or in SERVER
+#   WAIT_S       seconds until all names must be known (0)
 #   JOB          number of the job at the controller (1)
 #   OPTIMIZER, LEARNING_RATE, CHECKPOINT_EVERY  of servers (adagrad, 0.1, 0 for never)
 set -euo pipefail
@@ -25,13 +26,15 @@ cd "$LIBRA"
 case ${1:?job, scheduler, server or worker} in
     job)
         read -r -a servers <<<"${SERVER:?}"
-        if [ -n "${CONTROLLER-}" ]; then
-            exec .venv/bin/libra job describe -j "${JOB:-1}" --servers "${#servers[@]}" \
-                --job-file "${SHARED:?}/job.json" --controller "$CONTROLLER"
-        fi
         read -r -a hosts <<<"${HOSTS:?}"
-        exec "$python" -m workloads.make_job "${SHARED:?}/job.json" --keys "${KEYS:?}" \
-            --server "${servers[@]}" --workers "${hosts[@]}" --wait-s "${WAIT_S:-0}"
+        about=("${SHARED:?}/job.json" --keys "${KEYS:?}" --server "${servers[@]}"
+            --workers "${hosts[@]}" --wait-s "${WAIT_S:-0}")
+        if [ -n "${CONTROLLER-}" ]; then
+            .venv/bin/libra job describe -j "${JOB:-1}" --servers "${#servers[@]}" \
+                --job-file "$SHARED/job.json" --controller "$CONTROLLER"
+            exec "$python" -m workloads.check_job "${about[@]}"
+        fi
+        exec "$python" -m workloads.make_job "${about[@]}"
         ;;
     scheduler)
         exec "$python" -m host_stack.kv.scheduler --host "${SERVER_HOST:?}" --port 9700 \
@@ -39,9 +42,15 @@ case ${1:?job, scheduler, server or worker} in
         ;;
     server)
         options=()
-        [ ! -e "${SHARED:?}/placement.npz" ] || options=(--placement "$SHARED/placement.npz")
-        [ -z "${CONTROLLER-}" ] || options=(--controller "$CONTROLLER")
-        [ -z "${LIBRA_TLS-}" ] || options+=(--tls "$LIBRA_TLS")
+        placement=${SHARED:?}/placement.npz
+        if [ -n "${CONTROLLER-}" ]; then
+            options=(--controller "$CONTROLLER" ${LIBRA_TLS:+--tls "$LIBRA_TLS"})
+            [ ! -e "$placement" ] ||
+                echo "role.sh: $placement is not read: the hot keys are those that the" \
+                    "controller at $CONTROLLER has (libra push gives it others)" >&2
+        elif [ -e "$placement" ]; then
+            options=(--placement "$placement")
+        fi
         exec "$python" -m workloads.tables_server "$SHARED/job.json" "$SHARED/parameters.npz" \
             --shard "${SHARD:?}" --optimizer "${OPTIMIZER:-adagrad}" \
             --learning-rate "${LEARNING_RATE:-0.1}" \

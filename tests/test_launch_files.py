@@ -85,7 +85,7 @@ def test_rack_takes_the_job_of_the_controller(tmp_path: Path) -> None:
     """Layout, epochs and format of drains are those that the controller tells, not made up."""
     told = tmp_path / "told"
     (tmp_path / "launch").symlink_to(LAUNCH)
-    for name in (".venv/bin/libra", "bin/ssh"):
+    for name in (".venv/bin/libra", ".venv/bin/python", "bin/ssh"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f'#!/bin/sh\necho "$(basename "$0") $*" >> "{told}"\n')
         (tmp_path / name).chmod(0o755)
@@ -103,31 +103,47 @@ def test_rack_takes_the_job_of_the_controller(tmp_path: Path) -> None:
         JOB="7",
     )
     assert done.returncode == 0, done.stderr
-    first, *others = told.read_text().splitlines()
+    first, second, *others = told.read_text().splitlines()
     options = "--servers 1 --job-file /shared/job.json --controller 10.0.0.1:9560"
     assert first == f"libra job describe -j 7 {options}"
+    options = "--keys 9 --server 10.0.0.1 --workers 10.0.0.2 --wait-s 0"
+    assert second == f"python -m workloads.check_job /shared/job.json {options}"
     assert len(others) == 3
     assert all("CONTROLLER=10.0.0.1:9560" in line for line in others)
     assert all("LIBRA_TLS=/shared/tls" in line for line in others)
 
 
-def test_a_server_has_what_its_controller_knows_it_by(tmp_path: Path) -> None:
-    """A controller that other machines reach asks for it."""
-    python = tmp_path / ".venv" / "bin" / "python"
+def server_role(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """What the role of a server would run, printed; the folder is LIBRA and SHARED."""
+    python = folder / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\necho "$*"\n')
     python.chmod(0o755)
-    done = run(
-        str(LAUNCH / "role.sh"),
-        "server",
-        LIBRA=str(tmp_path),
-        SHARED="/shared",
-        SHARD="0",
-        CONTROLLER="10.0.0.1:9560",
-        LIBRA_TLS="/shared/tls",
-    )
+    given = {"LIBRA": str(folder), "SHARED": str(folder), "SHARD": "0"} | variables
+    return run(str(LAUNCH / "role.sh"), "server", **given)
+
+
+def test_a_server_has_what_its_controller_knows_it_by(tmp_path: Path) -> None:
+    """A controller that other machines reach asks for it."""
+    done = server_role(tmp_path, CONTROLLER="10.0.0.1:9560", LIBRA_TLS="/shared/my tls")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(" --controller 10.0.0.1:9560 --tls /shared/my tls\n")
+
+
+@pytest.mark.parametrize("controller", ["", "10.0.0.1:9560"])
+def test_a_controller_has_the_placement(tmp_path: Path, controller: str) -> None:
+    """A file beside the job is for a job without one; that it is not read is said."""
+    placement = tmp_path / "placement.npz"
+    placement.touch()
+    done = server_role(tmp_path, CONTROLLER=controller)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith(" --controller 10.0.0.1:9560 --tls /shared/tls\n")
+    if controller:
+        assert done.stdout.endswith(f" --controller {controller}\n")
+        assert done.stderr.count("\n") == 1
+        assert f"{placement} is not read: the hot keys are those that" in done.stderr
+    else:
+        assert done.stdout.endswith(f" --placement {placement}\n")
+        assert done.stderr == ""
 
 
 @pytest.mark.parametrize(("role", "words"), [("boss", "boss is not"), ("worker", "WORKERS")])
@@ -155,6 +171,31 @@ def test_sbatch_leaves_a_worker(tmp_path: Path, number: str) -> None:
     )
     assert done.returncode != 0
     assert f"SERVER_NODES={number} of 2 nodes" in done.stderr
+    assert not (tmp_path / "job.json").exists()
+
+
+@pytest.mark.parametrize("unknown", ["ps1", "w0"])
+def test_sbatch_says_which_node_has_no_address(tmp_path: Path, unknown: str) -> None:
+    """A server's, or that of the first worker, which all workers meet at."""
+    for name, script in {
+        "scontrol": 'echo "ps0\nps1\nw0\nw1"',
+        "getent": f'[ "$2" != {unknown} ] || exit 2\necho "10.0.0.1  STREAM $2"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    done = run(
+        str(LAUNCH / "libra.sbatch"),
+        PATH=f"{tmp_path}:{os.environ['PATH']}",
+        SLURM_JOB_NODELIST="some",
+        SERVER_NODES="2",
+        KEYS="9",
+        LIBRA=str(ROOT),
+        SHARED=str(tmp_path),
+        PROGRAM="/shared/train.py",
+    )
+    assert done.returncode == 2
+    assert f"the node {unknown} has no IPv4 address here" in done.stderr
+    assert done.stderr.count("\n") == 1
     assert not (tmp_path / "job.json").exists()
 
 
@@ -224,3 +265,28 @@ def test_a_job_that_cannot_be_described_is_refused(
     assert done.returncode == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "servers", "workers", "words"),
+    [
+        ("13", "127.0.0.1 127.0.0.4", "127.0.0.2 127.0.0.3", "KEYS is 13, the job has 12"),
+        ("12", "127.0.0.1", "127.0.0.2 127.0.0.3", "SERVER is 127.0.0.1, the job has 127.0.0.1 1"),
+        ("12", "localhost 127.0.0.4", "127.0.0.3 127.0.0.2", "HOSTS is 127.0.0.3 127.0.0.2, the"),
+        ("12", "localhost 127.0.0.4", "127.0.0.2", "HOSTS is 127.0.0.2, the job has 127.0.0.2 1"),
+        ("12", "localhost 127.0.0.4", "127.0.0.2 127.0.0.3", ""),
+    ],
+)
+def test_a_job_of_other_hosts_is_refused(
+    tmp_path: Path, keys: str, servers: str, workers: str, words: str
+) -> None:
+    """In a line; the order of workers is that of their ranks. Names stand for addresses."""
+    path = str(tmp_path / "job.json")
+    made = ["workloads.make_job", path, "--keys", "12", "--server", "127.0.0.1", "127.0.0.4"]
+    assert run_module(*made, "--workers", "127.0.0.2", "127.0.0.3", "--job", "5").returncode == 0
+    hosts = ["--server", *servers.split(), "--workers", *workers.split()]
+    done = run_module("workloads.check_job", path, "--keys", keys, *hosts)
+    assert done.returncode == (2 if words else 0)
+    assert done.stderr.count("\n") == bool(words)
+    assert words in done.stderr
+    assert ("job 5 is another one than is to be started" in done.stderr) == bool(words)

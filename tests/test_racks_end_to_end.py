@@ -31,11 +31,11 @@ from host_stack.placement import heat_based
 from mininet_topos.fabric import FabricNetwork
 from mininet_topos.leaf_spine import LeafSpineTopology
 from mininet_topos.processes import SupervisedProcess
-from mininet_topos.tools import run_tool
 from softswitch.dataplane import DataPlane
 from softswitch.p4runtime.tls import TlsFiles
 from tests.certificates import Authority, needs_openssl
 from tests.isolation import isolated
+from tests.management import managed
 from workloads.training import Training
 
 pytestmark = [
@@ -120,20 +120,8 @@ class Racks:
         self.links = {host: f"10.9.{n}" for n, host in enumerate(hosts)}
         pair = self._authority.issue("controller", *(f"{net}.1" for net in self.links.values()))
         self._pair = pair
-        for host, net in self.links.items():
-            self._manage(host, net)
         (folder / "inventory.toml").write_text(self._inventory().text())
         (folder / "access.toml").write_text(access_text())
-
-    def _manage(self, host: str, net: str) -> None:
-        """Connect a server with the controller's namespace, beside the network of the job."""
-        node = self.network.host(host)
-        ends = ("type", "veth", "peer", "name", "mgmt", "netns", str(node.pid))
-        run_tool(["ip", "link", "add", f"mg-{host}", *ends])
-        run_tool(["ip", "address", "add", f"{net}.1/30", "dev", f"mg-{host}"])
-        run_tool(["ip", "link", "set", f"mg-{host}", "up"])
-        node.run("ip", "address", "add", f"{net}.2/30", "dev", "mgmt")
-        node.run("ip", "link", "set", "mgmt", "up")
 
     def _inventory(self) -> Inventory:
         pair = self._authority.issue("fabric-controller")
@@ -248,11 +236,8 @@ def racks(folder: Path) -> Iterator[Racks]:
     tls = TlsFiles(pair.cert, pair.key, authority.cert)
     with FabricNetwork(TOPOLOGY, folder, tls=tls) as network:
         found = Racks(network, folder, authority)
-        try:
+        with managed(network, found.links):
             yield found
-        finally:
-            for host in found.links:
-                run_tool(["ip", "link", "delete", f"mg-{host}"])
 
 
 def go(started: Started) -> None:

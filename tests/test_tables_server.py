@@ -50,6 +50,10 @@ def test_a_placement_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     ("options", "words"),
     [
         (["--save", "nowhere/final.npy"], "nowhere/final.npy: its folder does not exist"),
+        (
+            ["--placement", "hot.npz", "--controller", "unix:/none"],
+            "--placement hot.npz with --controller",
+        ),
         (["--shard", "2"], "shard 2: the job has shards 0 to 1"),
         (["--optimizer", "best"], "unknown optimiser 'best'"),
         (["--checkpoint-every", "-1"], "checkpoint-every -1"),

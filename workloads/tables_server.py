@@ -133,6 +133,11 @@ def serve(given: argparse.Namespace) -> None:
     """Serve until all workers have ended; emits `ready`, a `commit` for each round, and `done`."""
     if given.save is not None and not given.save.absolute().parent.is_dir():
         raise BadInput(f"--save {given.save}: its folder does not exist")
+    if given.placement is not None and given.controller is not None:
+        raise BadInput(
+            f"--placement {given.placement} with --controller: the hot keys are those that the "
+            "controller has (libra push gives it others); leave one of them away"
+        )
     shards = Shards.load(given.job)
     job = shards.job(given.shard)
     optimizer = make_optimizer(given.optimizer, job.num_keys, learning_rate=given.learning_rate)
