@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,12 @@ class FabricNetwork(Network, Generic[T_co]):
     def snapshot(self) -> links.Snapshot:
         """Read the counters of the hosts' links; keys are host names, see `links.difference`."""
         return links.take_snapshot(self._links)
+
+    def is_quiet(self, for_s: float) -> bool:
+        """Watch the hosts' links for some seconds: whether next to nothing passes."""
+        before = links.bytes_so_far(self._links)
+        time.sleep(for_s)
+        return links.are_quiet(before, links.bytes_so_far(self._links))
 
     def trunk_bytes(self) -> dict[str, int]:
         """Bytes that left each switch so far: `leaf1-spine1` and the reverse."""

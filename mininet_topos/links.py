@@ -13,6 +13,9 @@ from typing import Self
 
 from mininet_topos.tools import run_tool
 
+QUIET_BYTES = 1514
+"""So many bytes, a full frame, may pass a link each way while it is called quiet."""
+
 _TC_SHOW = ("tc", "-s", "-j", "qdisc", "show")  # names interfaces only when not asked for one
 
 
@@ -71,6 +74,20 @@ def take_snapshot(links: Iterable[Link]) -> Snapshot:
     """
     switch_drops = parse_drops(run_tool(_TC_SHOW))
     return {link.host: _read(link, switch_drops.get(link.switch_interface, 0)) for link in links}
+
+
+def bytes_so_far(links: Iterable[Link]) -> dict[tuple[str, str], int]:
+    """Bytes that links have carried; keys are host names, and the counter of the direction."""
+    return {
+        (link.host, name): _counter(link.switch_interface, name)
+        for link in links
+        for name in ("rx_bytes", "tx_bytes")
+    }
+
+
+def are_quiet(earlier: Mapping[tuple[str, str], int], later: Mapping[tuple[str, str], int]) -> bool:
+    """Whether at most `QUIET_BYTES` have passed each way of every link between two looks."""
+    return all(count - earlier[way] <= QUIET_BYTES for way, count in later.items())
 
 
 def trunk_bytes(trunks: Iterable[TrunkLink]) -> dict[str, int]:

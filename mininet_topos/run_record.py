@@ -103,6 +103,7 @@ class ModeRecord:
     traffic_packets: Traffic
     quality: Quality | None
     counters: dict[str, int]
+    server_counters: dict[str, int]
     retransmissions: int | None
     packets_per_push: PacketsPerPush | None
     timeline: Timeline | None
@@ -243,7 +244,8 @@ def _mode(node: JsonNode) -> ModeRecord:
         traffic_bytes=_traffic(node, "bytes"),
         traffic_packets=_traffic(node, "packets"),
         quality=_quality(quality) if quality else None,
-        counters={name: count.integer() for name, count in _fields(node, "counters").items()},
+        counters=_counts(node, "counters"),
+        server_counters=_counts(node, "server_counters"),
         retransmissions=_integer(node, "retransmissions"),
         packets_per_push=(
             PacketsPerPush(pushes.get("mean").number(), pushes.get("ratio").number())
@@ -298,6 +300,10 @@ def _fault(node: JsonNode) -> FaultRecord:
         at_s=node.get("at_s").number(),
         recovery_s=_number(node, "recovery_s"),
     )
+
+
+def _counts(node: JsonNode, name: str) -> dict[str, int]:
+    return {each: count.integer() for each, count in _fields(node, name).items()}
 
 
 def _traffic(node: JsonNode, name: str) -> Traffic:

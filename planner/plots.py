@@ -179,7 +179,6 @@ def draw_rounds(predictions: Sequence[ModePrediction], path: Path) -> None:
 _STACKED = {
     "compute": ("compute",),
     "values and pushes, which overlap": ("values", "push", "overlap"),
-    "requests for values": ("ask",),
     "drain": ("drain",),
     "apply": ("apply",),
     "updates": ("update",),

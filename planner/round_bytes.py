@@ -5,14 +5,11 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from controller.byte_model import KEY_BYTES, PUSH_BYTES, UDP_FRAME_BYTES
+from controller.byte_model import UDP_FRAME_BYTES, RowCosts
 from host_stack.codec import HEADER, Codec
 from host_stack.layout import BITMAP_LANES, Layout
 from mininet_topos.run_record import ModeRecord
 from planner.errors import PlanError
-
-_ASKED_SHARE = KEY_BYTES / (PUSH_BYTES + KEY_BYTES)
-"""Of the bytes that a worker sends for cold keys: keys that it asks for, behind those it pushes."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +20,8 @@ class RoundBytes:
         workers: N.
         own: what a worker's link sends: GRADs, pushes, requests for values.
         push: what of it the server's link receives, of all workers.
-        asked: of `push`, requests for values, which a worker sends when all else is acknowledged.
-        drained: sums that the switch gives the server.
+        requests: DRAINs, with which the server asks the switch for sums.
+        drained: these sums.
         update: new values of hot keys, sent once.
         cold_down: new values of cold keys, to one worker.
     """
@@ -32,7 +29,7 @@ class RoundBytes:
     workers: int
     own: float
     push: float
-    asked: float
+    requests: float
     drained: float
     update: float
     cold_down: float
@@ -47,8 +44,9 @@ class RoundBytes:
         """The bytes of a mode of a run, as its links counted them.
 
         GRADs, which a switch that knows the job keeps, are told from cold pushes by their number,
-        values from UPDATEs by the difference between the server's link and a worker's. Nobody
-        asks for values after the last round, which the mean of the others makes good.
+        values from UPDATEs by the difference between the server's link and a worker's, DRAINs by
+        their number. Nobody asks for values after the last round, which the mean of the others
+        makes good.
 
         Raises:
             PlanError: the run has not counted the bytes of its links.
@@ -66,11 +64,15 @@ class RoundBytes:
         received, sent = server["from_switch"] / rounds, server["to_switch"] / rounds
         packets = mode.packets_per_push.mean if mode.packets_per_push else 0.0
         resent = (mode.retransmissions or 0) / (workers * rounds)
-        grads = (packets + resent) * _grad_bytes(lanes)
+        layout = _layout(lanes)
+        grads = (packets + resent) * (UDP_FRAME_BYTES + Codec(layout).grad.itemsize)
         acks = packets * (UDP_FRAME_BYTES + HEADER.itemsize)
         at_server = packets > 0 and not mode.counters.get("aggregated", 0)
         if at_server:
             sent -= workers * acks
+        requests = mode.server_counters.get("drain_requests", 0) / rounds
+        requests *= RowCosts.of(layout).request
+        sent -= requests
         cold = workers * max(up - grads, 0.0)
         pushed = workers * up if at_server else cold
         keeps = packets > 0 and not at_server
@@ -80,14 +82,14 @@ class RoundBytes:
             own=up,
             # What a full queue dropped has left a worker, and was never received.
             push=min(pushed, received),
-            asked=min(_ASKED_SHARE * cold, received),
+            requests=requests,
             drained=max(received - pushed, 0.0) if keeps else 0.0,
-            update=max(sent - workers * values, 0.0),
+            update=max(sent - workers * values, 0.0) if packets else 0.0,
             cold_down=values * rounds / max(rounds - 1, 1),
         )
 
 
-def _grad_bytes(lanes: int) -> int:
+def _layout(lanes: int) -> Layout:
     if lanes not in BITMAP_LANES:
         raise PlanError(f"{lanes} lanes: allowed are {', '.join(map(str, BITMAP_LANES))}")
-    return UDP_FRAME_BYTES + Codec(Layout(lanes, 1, 1, 0)).grad.itemsize
+    return Layout(lanes, 1, 1, 0)

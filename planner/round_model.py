@@ -4,21 +4,26 @@ Bytes are those that the links of a run counted (`RoundBytes`); of a process, th
 long it was on a processor in a phase, and how long it was ready and waited for one. A part of a
 round takes as long as its link or its process, whichever is slower. Seconds of a round under BSP:
 
-    compute + values + push + ask + drain + apply + update
+    update + values + compute + push + overlap + drain + apply
 
+- update: UPDATE packets, which the network copies, at least what the server does to send them, and
+  what a worker does until it may go on, which is to take them;
 - values: answers to the pulls of all workers, at the server's link, and what a worker does with
   its own, which comes last;
-- push: what the server's link receives, at least what a worker's link sends, what a worker does
-  for it, and what the server does until it has everything;
-- ask: requests for the next values, which a worker sends when its push is acknowledged;
-- drain: DRAINED packets, at least what the server does, and what neither explains;
-- update: UPDATE packets, which the network copies, at least what the server does to send them.
+- push: what the server's link receives, requests for the next values among it, at least what a
+  worker's link sends, what a worker does for it, and what the server does until it has everything;
+- drain: DRAINs one way and DRAINED packets the other, at least what the server does, and what
+  neither explains;
+- overlap, below 0: what passes at the same time.
 
-A worker that has its values goes on at once, so values and pushes overlap: those who begin last
-push over their own links, and the first ones at the server's since a share f of the time of all
-values. If answers leave one after the other, f = 1/N; if links are shared fairly, all end at once
-and f = 1. Both are given as bounds. In between, f follows from how far apart the workers of the
-run got their values.
+A link carries what it has to one after the other, and no link waits for another. So everybody has
+the new values when the server's link has sent UPDATEs and values, or the slowest worker's link has
+brought it its own, whichever is later; then this worker's link sends what it has to push. A worker
+that has its values goes on at once, and asks for the next ones when its push is acknowledged, while
+others still push: pushes and requests reach the server since a share f of the time of all values.
+The later of both ends the push. If answers leave one after the other, f = 1/N; if links are shared
+fairly, all end at once and f = 1. Both are given as bounds. In between, f follows from how long
+the first worker of the run waited for its values, and how far apart workers got them.
 
 Every round is predicted twice: with what processes waited for a processor in the run, and `free`,
 as if each had one.
@@ -37,7 +42,7 @@ from planner.errors import PlanError
 from planner.round_bytes import RoundBytes
 from planner.units import above_0
 
-WORKER_PHASES = ("compute", "push", "update")
+WORKER_PHASES = ("compute", "push", "commit", "update")
 SERVER_PHASES = ("gather", "drain", "apply", "update")
 _DEFAULT_LANES = 32
 _FRAMEWORK = "numpy"
@@ -89,10 +94,11 @@ class RoundProfile:
 
     Attributes:
         traffic: its bytes.
-        worker: what a worker does to `compute`, `push` and `update`, its phases.
+        worker: what a worker does to `compute`, `push`, `commit` and `update`, its phases.
         server: what the server does to `gather`, `drain`, `apply` and `update`.
         drain_rest_s: of the server's drain, what neither its bytes nor its work explain.
         spread_s: from the first worker that has its values until the last; None if not measured.
+        first_s: how long the first one waited for them, at least.
         rates: of the links on which all of this was measured.
     """
 
@@ -102,6 +108,7 @@ class RoundProfile:
     drain_rest_s: float
     spread_s: float | None
     rates: LinkRates
+    first_s: float = 0.0
 
     @classmethod
     def of(cls, mode: ModeRecord, lanes: int, rates: LinkRates) -> RoundProfile:
@@ -117,7 +124,7 @@ class RoundProfile:
             "update": _work(mode.server_phases_busy_s, mode.server_phases_waited_s, "update"),
         }
         drain_s = _median(mode.server_phases_s, "drain")
-        link_s = 8 * traffic.drained / rates.server_bps
+        link_s = 8 * max(traffic.drained, traffic.requests) / rates.server_bps
         least_s, most_s = (
             mode.phases_least_s.get("update", ()),
             mode.phases_most_s.get("update", ()),
@@ -133,25 +140,32 @@ class RoundProfile:
             worker={
                 "compute": _all_of(mode.phases_s, mode.phases_waited_s, "compute"),
                 "push": _work(mode.phases_busy_s, mode.phases_waited_s, "push"),
+                "commit": _work(mode.phases_busy_s, mode.phases_waited_s, "commit"),
                 "update": _work(mode.phases_busy_s, mode.phases_waited_s, "update"),
             },
             server=server,
             drain_rest_s=max(drain_s - max(link_s, server["drain"].seconds(free=False)), 0.0),
             spread_s=statistics.median(spreads_s) if spreads_s else None,
             rates=rates,
+            first_s=_median(mode.phases_least_s, "update"),
         )
 
     @property
     def first_share(self) -> float:
         """f: after which share of the time of all values the first worker has its own.
 
-        The middle of what it may be where that was not measured.
+        A worker that is last for reasons of its own, or hears late that it may go on, makes one of
+        two measures too small: the larger one counts. The middle of what it may be where neither
+        was measured.
         """
-        values_s = _values_s(self.traffic, self.rates)
         least = 1 / self.traffic.workers
         if self.spread_s is None:
             return (1 + least) / 2
-        return max(1 - self.spread_s / values_s, least) if values_s else 1.0
+        all_s = 8 * self.traffic.values / self.rates.server_bps
+        if not all_s:
+            return 1.0
+        first_s = max(_values_s(self.traffic, self.rates) - self.spread_s, self.first_s)
+        return min(max(first_s / all_s, least), 1.0)
 
 
 @dataclass(frozen=True)
@@ -164,7 +178,7 @@ class RoundTime:
         free_s: predicted as if each process had a processor.
         links_s: predicted as if processes took no time at all.
         low_s, high_s: if values reach workers one after the other, or all at once.
-        parts_s: what `round_s` is made of; `overlap` is what workers that go on early save.
+        parts_s: what `round_s` is made of; `overlap` is what passes meanwhile.
         waits_s: by how much of each part `round_s` exceeds `free_s`.
     """
 
@@ -218,32 +232,40 @@ def predict(profile: RoundProfile, rates: LinkRates) -> RoundTime:
 def _parts(
     profile: RoundProfile, rates: LinkRates, first_share: float, *, free: bool
 ) -> dict[str, float]:
-    """Seconds of each part of a round; those of `overlap` are below 0."""
+    """Seconds of each part of a round by itself; `overlap`, below 0, is what they save together."""
     traffic = profile.traffic
     worker, server = (
         {phase: works.get(phase, Work()).seconds(free=free) for phase in phases}
         for works, phases in ((profile.worker, WORKER_PHASES), (profile.server, SERVER_PHASES))
     )
 
-    def link_s(size_bytes: float, each_bytes: float = 0.0) -> float:
-        """Of bytes at the server's link, and at each worker's."""
-        return max(8 * size_bytes / rates.server_bps, 8 * each_bytes / rates.worker_bps)
+    def at_server_s(size_bytes: float) -> float:
+        return 8 * size_bytes / rates.server_bps
 
-    values_s = _values_s(traffic, rates)
-    asked_s = link_s(traffic.asked, traffic.asked / traffic.workers)
-    shared_s = max(link_s(traffic.push - traffic.asked), server["gather"])
-    own_s = max(link_s(0.0, traffic.own - traffic.asked / traffic.workers), worker["push"])
-    push_s = max(shared_s, own_s)
-    pushed_s = max(first_share * values_s + shared_s, values_s + own_s)
+    def at_worker_s(size_bytes: float) -> float:
+        return 8 * size_bytes / rates.worker_bps
+
+    taken_s = worker["commit"] if traffic.update else 0.0
+    update_s = max(at_server_s(traffic.update), server["update"], taken_s)
+    each_s = at_worker_s(traffic.update + traffic.cold_down)
+    first_s = update_s + first_share * at_server_s(traffic.values)
+    last_s = max(update_s + at_server_s(traffic.values), each_s)
+    shared_s = max(at_server_s(traffic.push), server["gather"])
+    own_s = max(at_worker_s(traffic.own), worker["push"])
+    pushed_s = max(first_s + shared_s, last_s + own_s)
+    alone_s = {
+        "update": max(update_s, at_worker_s(traffic.update)),
+        "values": _values_s(traffic, rates),
+        "push": max(shared_s, own_s),
+    }
+    drained_s = at_server_s(max(traffic.drained, traffic.requests))
     return {
+        **alone_s,
         "compute": worker["compute"],
-        "values": values_s + worker["update"],
-        "push": push_s,
-        "ask": asked_s,
-        "drain": max(link_s(traffic.drained), server["drain"]) + profile.drain_rest_s,
+        "values": alone_s["values"] + worker["update"],
+        "overlap": pushed_s - sum(alone_s.values()),
+        "drain": max(drained_s, server["drain"]) + profile.drain_rest_s,
         "apply": server["apply"],
-        "update": max(link_s(traffic.update, traffic.update), server["update"]),
-        "overlap": pushed_s - (values_s + push_s),
     }
 
 

@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from mininet_topos.links import Direction, LinkCounters, difference, parse_drops
+from mininet_topos.links import (
+    QUIET_BYTES,
+    Direction,
+    LinkCounters,
+    are_quiet,
+    difference,
+    parse_drops,
+)
 
 
 def test_difference_is_taken_per_host_and_direction():
@@ -14,6 +21,15 @@ def test_difference_is_taken_per_host_and_direction():
     assert difference(later, earlier) == {
         "w0": LinkCounters(Direction(4, 600, 3), Direction(0, 0, 1))
     }
+
+
+def test_links_are_quiet_while_none_carries_more_than_a_frame():
+    """Each way of each link by itself."""
+    earlier = {("w0", "rx_bytes"): 100, ("w0", "tx_bytes"): 0, ("ps0", "tx_bytes"): 7}
+    frames = {way: count + QUIET_BYTES for way, count in earlier.items()}
+    assert are_quiet(earlier, frames)
+    for way in earlier:
+        assert not are_quiet(earlier, {**frames, way: frames[way] + 1})
 
 
 def test_drops_add_up_over_the_queues_of_an_interface():

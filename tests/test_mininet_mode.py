@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +94,30 @@ def test_members_hang_where_the_topology_says(tmp_path: Path) -> None:
     assert membership.server.address == job.server
     assert [worker.port for worker in membership.workers] == [2, 3, 4]
     assert (membership.job, membership.epoch, membership.group) == (job.job, job.epoch, job.group)
+
+
+class Answers:
+    """A network whose links carry something at some looks, and processes that are checked."""
+
+    def __init__(self, quiet: list[bool]) -> None:
+        self.quiet = quiet
+        self.checks = 0
+
+    def is_quiet(self, for_s: float) -> bool:
+        """What the next look sees."""
+        assert for_s > 0
+        return self.quiet.pop(0)
+
+    def check(self) -> None:
+        """Count."""
+        self.checks += 1
+
+
+def test_training_begins_when_links_are_quiet(tmp_path: Path) -> None:
+    """Not before, and a process that dies meanwhile is noticed."""
+    seen: Any = Answers([False, False, True, False])
+    mode_run("libra", tmp_path)._await_quiet(seen, seen)
+    assert (seen.quiet, seen.checks) == ([False], 2)
 
 
 def test_events_are_recorded(tmp_path: Path) -> None:

@@ -220,6 +220,18 @@ def test_rate_bounds_what_passes_and_full_queues_drop(tmp_path: Path):
 
 
 @isolated
+def test_links_are_quiet_when_nobody_sends(tmp_path: Path):
+    """While somebody does they are not."""
+    endless = SEND.replace("range(int(sys.argv[2]))", "iter(int, 1)")
+    with StarNetwork(StarTopology(workers=2, target="bridge", rate_mbps=8), tmp_path) as net:
+        assert net.is_quiet(0.0)
+        sender = net.start("w0", python(endless, "10.0.0.1"))
+        sender.wait_until(lambda: not net.is_quiet(0.1), "traffic", DEADLINE_S)
+        sender.stop()
+        assert any(net.is_quiet(0.1) for _ in range(int(10 * DEADLINE_S)))
+
+
+@isolated
 def test_error_inside_takes_everything_down(tmp_path: Path):
     """No process and no interface stays, and a second network can be built at once."""
     before = residents()

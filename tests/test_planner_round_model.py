@@ -17,7 +17,7 @@ from planner.round_bytes import RoundBytes
 from planner.round_model import LinkRates, RoundProfile, Work, measured_s, predict
 from tests.test_planner_cli import plan
 
-GRAD_BYTES, ACK_BYTES = 42 + 16 + 4 + 32 * 6, 42 + 16
+GRAD_BYTES, ACK_BYTES, DRAIN_BYTES = 42 + 16 + 4 + 32 * 6, 42 + 16, 42 + 16 + 6
 WORKERS, ROUNDS, PACKETS = 4, 10, 50.0
 RATE_BPS = 8e6  # a megabyte a second
 LINKS = LinkRates.all(RATE_BPS)
@@ -29,7 +29,7 @@ def traffic(**changes: float) -> RoundBytes:
     """Bytes of a round in which everything is different."""
     own = PACKETS * GRAD_BYTES + 5_000
     sizes = {"own": own, "push": WORKERS * 5_000, "drained": 30_000.0, "update": 20_000.0}
-    sizes |= {"asked": 0.4 * WORKERS * 5_000, "cold_down": 4_000.0}
+    sizes |= {"requests": 100.0 * DRAIN_BYTES, "cold_down": 4_000.0}
     return RoundBytes(WORKERS, **{**sizes, **changes})
 
 
@@ -54,7 +54,9 @@ def mode_of(bytes_: RoundBytes, *, switch: bool = True, packets: float = PACKETS
     links["server"] = {
         "from_switch": round(ROUNDS * (bytes_.push + bytes_.drained)),
         "to_switch": round(
-            ROUNDS * bytes_.update + WORKERS * asked + (0 if switch else WORKERS * acks)
+            ROUNDS * (bytes_.update + bytes_.requests)
+            + WORKERS * asked
+            + (0 if switch else WORKERS * acks)
         ),
     }
     return {
@@ -78,6 +80,7 @@ def mode_of(bytes_: RoundBytes, *, switch: bool = True, packets: float = PACKETS
         },
         "bytes": links,
         "counters": {"aggregated": 100 if switch else 0},
+        "server_counters": {"drain_requests": round(ROUNDS * bytes_.requests / DRAIN_BYTES)},
         "retransmissions": 0,
         "packets_per_push": {"mean": packets, "ratio": 1.0} if packets else None,
         "timeline": {"at_s": [0.5, 0.62, 0.74, 0.9], "committed": [1, 2, 3, 4]},
@@ -104,50 +107,83 @@ def bytes_of(mode: dict[str, Any]) -> RoundBytes:
 
 
 def test_bytes_of_libra_are_taken_apart():
-    """GRADs stay with the switch; values and UPDATEs are told apart."""
+    """GRADs stay with the switch, DRAINs go no further; values and UPDATEs are told apart."""
     expected = traffic()
     found = bytes_of(mode_of(expected))
-    for name in ("own", "push", "asked", "drained", "update", "cold_down"):
+    for name in ("own", "push", "requests", "drained", "update", "cold_down"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-3), name
 
 
 def test_bytes_without_a_switch_are_taken_apart():
     """GRADs go on to the server, which acknowledges them; nothing is drained."""
     own = PACKETS * GRAD_BYTES + 5_000
-    expected = traffic(push=WORKERS * own, drained=0.0)
+    expected = traffic(push=WORKERS * own, requests=0.0, drained=0.0)
     found = bytes_of(mode_of(expected, switch=False))
-    for name in ("own", "push", "asked", "drained", "update", "cold_down"):
+    for name in ("own", "push", "requests", "drained", "update", "cold_down"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-3), name
 
 
 def test_bytes_of_a_server_alone_are_pushes_and_values():
     """No GRADs, no UPDATEs."""
-    expected = traffic(own=9_000.0, push=WORKERS * 9_000, drained=0.0, update=0.0)
+    expected = traffic(own=9_000.0, push=WORKERS * 9_000, requests=0.0, drained=0.0, update=0.0)
     found = bytes_of(mode_of(expected, packets=0.0))
     assert (found.push, found.drained) == (WORKERS * 9_000, 0.0)
     assert found.cold_down == pytest.approx(4_000, rel=1e-3)
-    assert found.update == pytest.approx(0, abs=1)
+    assert found.update == 0
 
 
 def test_parts_of_a_round_add_up():
     """Links alone, with values that all workers get at once, one after the other, or in between."""
-    time = predict(profile_of(traffic(own=6_000.0)), LINKS)
-    values_s, push_s = 0.016, 0.020
-    rest_s = 0.01 + 0.002 + (0.030 + 0.005) + 0.020
-    assert time.high_s == pytest.approx(rest_s + values_s + push_s)
+    time = predict(profile_of(traffic(own=12_000.0)), LINKS)
+    update_s, values_s, push_s = 0.020, 0.016, 0.020
+    rest_s = 0.01 + 0.002 + (0.030 + 0.005)
+    assert time.high_s == pytest.approx(rest_s + update_s + values_s + push_s)
     assert time.round_s == time.free_s == time.high_s
-    assert time.links_s == pytest.approx(0.030 + 0.020 + values_s + push_s)
-    assert time.parts_s["ask"] == pytest.approx(0.008)
-    # Those who get theirs last push over their own links at once, and ask when all have pushed.
-    assert time.low_s == pytest.approx(
-        rest_s + 0.008 + max(0.25 * values_s + 0.012, values_s + 0.004)
-    )
-    some = predict(profile_of(traffic(own=6_000.0), spread_s=0.004), LINKS)
-    assert some.round_s == pytest.approx(rest_s + 0.75 * values_s + push_s)
-    unknown = predict(profile_of(traffic(own=6_000.0), spread_s=None), LINKS)
-    assert unknown.round_s == pytest.approx(rest_s + 0.008 + 0.625 * values_s + 0.012)
+    assert time.links_s == pytest.approx(0.030 + update_s + values_s + push_s)
+    # The last one has its values after 36 ms and pushes for 12; the first ones since 24 ms.
+    assert time.low_s == pytest.approx(rest_s + 0.048)
+    some = predict(profile_of(traffic(own=12_000.0), spread_s=0.004), LINKS)
+    assert some.round_s == pytest.approx(rest_s + update_s + 0.75 * values_s + push_s)
+    unknown = predict(profile_of(traffic(own=12_000.0), spread_s=None), LINKS)
+    assert unknown.round_s == pytest.approx(rest_s + update_s + 0.625 * values_s + push_s)
     for each in (time, some, unknown):
         assert sum(each.parts_s.values()) == pytest.approx(each.round_s)
+
+
+def test_workers_ask_while_others_push():
+    """Eight workers, whose own links carry GRADs longer than the server's carries their requests.
+
+    The first one has its values after 21 ms and the last one, which pushes for 25 ms, after 28.
+    Pushes and requests of all, 24 ms at the server, were there by then: they add nothing.
+    """
+    eight = RoundBytes(8, 25_000.0, 24_000.0, 6_400.0, 30_000.0, 20_000.0, 1_000.0)
+    time = predict(profile_of(eight, spread_s=0.007), LINKS)
+    assert time.parts_s["push"] == pytest.approx(0.025)
+    assert time.parts_s["overlap"] == pytest.approx(0)
+    assert time.round_s == pytest.approx(0.01 + 0.002 + 0.035 + 0.028 + 0.025)
+    # With 40 ms at the server, that is what counts, and all that the last one does is hidden.
+    more = predict(profile_of(replace(eight, push=40_000.0), spread_s=0.007), LINKS)
+    assert more.parts_s["overlap"] == pytest.approx(-0.007)
+    assert more.round_s == pytest.approx(0.01 + 0.002 + 0.035 + 0.021 + 0.040)
+
+
+def test_the_first_worker_is_not_judged_by_the_last_alone():
+    """Where one comes late for reasons of its own, how long the first one waited counts."""
+    late = profile_of(traffic(), spread_s=0.030, first_s=0.006)
+    assert late.first_share == pytest.approx(6 / 16)
+    assert replace(late, first_s=0.0).first_share == 1 / WORKERS
+    assert replace(late, spread_s=0.004).first_share == pytest.approx(12 / 16)
+    assert replace(late, first_s=0.020).first_share == 1
+
+
+def test_requests_of_the_server_pass_while_sums_come():
+    """DRAINs go the other way: whichever is more counts."""
+    assert predict(profile_of(traffic(requests=29_000.0)), LINKS).parts_s["drain"] == pytest.approx(
+        0.030 + 0.005
+    )
+    assert predict(profile_of(traffic(requests=40_000.0)), LINKS).parts_s["drain"] == pytest.approx(
+        0.040 + 0.005
+    )
 
 
 def test_a_part_takes_as_long_as_its_link_or_its_process():
@@ -173,6 +209,10 @@ def test_a_part_takes_as_long_as_its_link_or_its_process():
     assert waits["update"] == pytest.approx(0.04 - 0.02)
     time = predict(busy, LINKS)
     assert time.links_s < time.free_s < time.round_s
+    taking = {**worker, "commit": Work(0.02, 0.03)}
+    assert predict(replace(busy, worker=taking), LINKS).parts_s["update"] == pytest.approx(0.05)
+    nothing = profile_of(traffic(own=own, update=0.0), worker=taking, server={})
+    assert predict(nothing, LINKS).parts_s["update"] == 0  # it waits, and takes no UPDATEs
     at_server = replace(busy, server={**server, "gather": Work(0.06, 0.06)})
     assert predict(at_server, LINKS).parts_s["push"] == pytest.approx(0.12)
 
@@ -181,43 +221,75 @@ def test_a_slow_worker_holds_up_all():
     """Its link carries its own bytes; the server's carries those of all."""
     slow = LinkRates(RATE_BPS, RATE_BPS / 20)
     parts = predict(profile_of(traffic(own=6_000.0)), slow).parts_s
-    assert parts["values"] == pytest.approx(20 * 0.004)
-    assert parts["push"] == pytest.approx(20 * (0.006 - 0.002))
-    assert parts["ask"] == pytest.approx(20 * 0.002)
     assert parts["update"] == pytest.approx(20 * 0.020)
+    assert parts["values"] == pytest.approx(20 * 0.004)
+    assert parts["push"] == pytest.approx(20 * 0.006)
+    assert parts["overlap"] == pytest.approx(0)
     assert parts["drain"] == pytest.approx(0.035)
+
+
+def test_links_do_not_wait_for_each_other():
+    """A worker's link still carries UPDATEs while the server's sends values to others.
+
+    At half the rate of the server's it has brought both after 48 ms, and pushes for 12; the server
+    has sent all after 36 ms, and receives for 20.
+    """
+    half = LinkRates(RATE_BPS, RATE_BPS / 2)
+    parts = predict(profile_of(traffic(own=6_000.0)), half).parts_s
+    alone = [parts[name] for name in ("update", "values", "push")]
+    assert alone == pytest.approx([0.040, 0.016, 0.020])
+    assert parts["overlap"] == pytest.approx(0.060 - 0.076)
+
+
+def test_a_slow_server_holds_up_all():
+    """Whatever passes its link takes longer, and nothing else."""
+    slow = LinkRates(RATE_BPS / 4, RATE_BPS)
+    parts = predict(profile_of(traffic(own=6_000.0)), slow).parts_s
+    assert parts["update"] == pytest.approx(4 * 0.020)
+    assert parts["values"] == pytest.approx(4 * 0.016)
+    assert parts["push"] == pytest.approx(4 * 0.020)
+    assert parts["drain"] == pytest.approx(4 * 0.030 + 0.005)
 
 
 @settings(derandomize=True, deadline=None)
 @given(
     st.integers(1, 64),
-    st.tuples(SIZES, SIZES, SIZES, SIZES, SIZES),
-    st.tuples(*[st.builds(Work, st.floats(0, 1), st.floats(0, 1))] * 7),
-    st.floats(1e5, 1e10),
+    st.tuples(SIZES, SIZES, SIZES, SIZES, SIZES, SIZES),
+    st.tuples(*[st.builds(Work, st.floats(0, 1), st.floats(0, 1))] * 8),
+    st.tuples(st.floats(1e5, 1e10), st.floats(1e5, 1e10)),
     st.none() | st.floats(0, 1),
 )
 def test_predictions_are_ordered_and_fall_with_the_rate(
     workers: int,
     sizes: tuple[float, ...],
     works: tuple[Work, ...],
-    rate_bps: float,
+    rates_bps: tuple[float, float],
     spread_s: float | None,
 ):
     """Low ≤ predicted ≤ high; links ≤ free ≤ predicted; faster links never make it longer."""
-    own, push, drained, update, cold_down = sizes
-    traffic_ = RoundBytes(workers, own, push, 0.4 * min(push, own), drained, update, cold_down)
-    worker = dict(zip(("compute", "push", "update"), works[:3], strict=True))
-    server = dict(zip(("gather", "drain", "apply", "update"), works[3:], strict=True))
-    measured = LinkRates.all(rate_bps)
+    traffic_ = RoundBytes(workers, *sizes)
+    worker = dict(zip(("compute", "push", "commit", "update"), works[:4], strict=True))
+    server = dict(zip(("gather", "drain", "apply", "update"), works[4:], strict=True))
+    measured = LinkRates(*rates_bps)
     profile = RoundProfile(traffic_, worker, server, 0.01, spread_s, measured)
-    slow, fast = predict(profile, measured), predict(profile, LinkRates.all(2 * rate_bps))
+    slow, fast = (
+        predict(profile, measured),
+        predict(profile, LinkRates(2 * rates_bps[0], 2 * rates_bps[1])),
+    )
     for time in (slow, fast):
         assert time.low_s <= time.round_s * (1 + 1e-9)
         assert time.round_s <= time.high_s * (1 + 1e-9)
         assert time.links_s <= time.free_s * (1 + 1e-9)
         assert time.free_s <= time.round_s * (1 + 1e-9)
         assert min(time.waits_s.values()) >= -1e-9
+        assert max(time.parts_s["overlap"], 0.0) <= 1e-9 * time.round_s
+        assert sum(time.parts_s.values()) == pytest.approx(time.round_s)
     assert fast.round_s <= slow.round_s * (1 + 1e-9)
+    for rates in (
+        LinkRates(2 * rates_bps[0], rates_bps[1]),
+        LinkRates(rates_bps[0], 2 * rates_bps[1]),
+    ):
+        assert predict(profile, rates).round_s <= slow.round_s * (1 + 1e-9)
 
 
 def test_the_time_of_a_round_is_that_between_commits():
@@ -230,7 +302,7 @@ def test_the_time_of_a_round_is_that_between_commits():
 def test_a_run_is_predicted_beside_its_measurement(tmp_path: Path):
     """As JSON, in words, and for links of other rates."""
     server_only = traffic(
-        own=40_000.0, push=160_000.0, asked=64e3, drained=0.0, update=0.0, cold_down=20_000.0
+        own=40_000.0, push=160_000.0, requests=0.0, drained=0.0, update=0.0, cold_down=20_000.0
     )
     run = run_of(libra=mode_of(traffic()), server_only=mode_of(server_only, packets=0.0))
     folder = tmp_path / "run"
