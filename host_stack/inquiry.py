@@ -20,7 +20,8 @@ EVERY_S = 0.5
 MAX_EVERY_S = 2.0
 
 RECONNECT_S = 2.0
-"""How long the server may be silent before the connection is made anew; then twice as long.
+"""How long the server may be silent before the connection is made anew; then twice as long, until
+something else is waited for: each new connection throws away what is on its way over a slow link.
 
 While the network is cut, TCP waits longer and longer before it sends again: when the network is
 back, its next attempt may be as far away as the cut was long. A new connection begins at once.
@@ -57,8 +58,7 @@ class Inquiry:
                 self._every_s = min(MAX_EVERY_S, 2 * self._every_s)
             else:
                 self._every_s = EVERY_S
-                self._reconnect_s = RECONNECT_S
-                self._reconnect_at = now + RECONNECT_S
+                self._reconnect_at = now + self._reconnect_s
             if now >= self._reconnect_at:
                 self._reconnect_s = min(MAX_RECONNECT_S, 2 * self._reconnect_s)
                 self._reconnect_at = now + self._reconnect_s
@@ -68,7 +68,11 @@ class Inquiry:
         return answer
 
     def cancel(self) -> None:
-        """Give up the question that is open: its answer would be about something else."""
+        """Begin another wait: the answer to an open question would be about the last one."""
+        self._forget()
+        self._reconnect_s = RECONNECT_S
+
+    def _forget(self) -> None:
         for timestamp in self._asked:
             self._kv.forget(timestamp)
         self._asked.clear()
@@ -78,7 +82,7 @@ class Inquiry:
         if timestamp is None:
             return None
         self._asked.remove(timestamp)
-        self.cancel()
+        self._forget()
         self._every_s = EVERY_S
         return read_answer(self._kv, timestamp, self._counters)
 

@@ -133,6 +133,19 @@ def test_a_server_that_answers_keeps_its_connection(clock: VirtualTime) -> None:
     assert len(silence.reconnected_at) == 1
 
 
+def test_answers_do_not_bring_quick_connections_back(clock: VirtualTime) -> None:
+    """What is waited for is on its way meanwhile: only another wait begins anew."""
+    silence = Silence(clock)
+    for _ in range(4):
+        assert silence.poll(2 * RECONNECT_S) is None
+        silence.server.answered.add(silence.server.sent[-1])
+        assert silence.poll(1) == ANSWER
+    assert len(silence.reconnected_at) == 1
+    silence.inquiry.cancel()
+    assert silence.poll(2 * RECONNECT_S) is None
+    assert len(silence.reconnected_at) == 2
+
+
 def test_nothing_is_asked_while_things_move(clock: VirtualTime) -> None:
     """Only who has waited for a while asks."""
     silence = Silence(clock)
