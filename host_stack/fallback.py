@@ -1,4 +1,9 @@
-"""The fall-back path: GRAD packets that no switch took reach the server and are summed there."""
+"""The fall-back path: GRAD packets that no switch took reach the server and are summed there.
+
+In an epoch that is on switches, only those whose gradients escape: what else reaches the server has
+met a switch that does not know yet that its round is open. Another copy of it may meet one that
+does, so that both would be added.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from numpy.typing import NDArray
 
 from host_stack.aggregator import SoftwareAggregator
 from host_stack.codec import HEADER, Bytes, Codec, Records, overlay, version_op
-from host_stack.fixedpoint import IntArray, MaskArray
+from host_stack.fixedpoint import IntArray, MaskArray, to_fixed
 from host_stack.job import Job
 from host_stack.layout import MAX_ROUND, ROUND_BITS
 from host_stack.placement import Placement
@@ -30,10 +35,12 @@ class Fallback:
         transport: Transport,
         codec: Codec,
         counters: Counter[str] | None = None,
+        *,
+        on_switch: bool = False,
     ) -> None:
         """Serve one epoch of a job; `aggregator_of` gives that of an open round.
 
-        Counts are added to `counters`.
+        Counts are added to `counters`. `on_switch`: switches sum in this epoch.
         """
         self._job = job
         self._placement = placement
@@ -43,10 +50,15 @@ class Fallback:
         self._key_of = placement.keys.astype(np.int64)
         self._addresses = np.array([ipv4(a) for a in job.workers], np.uint32)
         self._seen = SequenceWindow(len(job.workers), job.layout.window)
+        self._on_switch = on_switch
         self.counters: Counter[str] = Counter() if counters is None else counters
 
-    def take(self, received: Received, mask: MaskArray, round_: int) -> None:
-        """Handle the datagrams `mask` of a batch while `round_` and the next one are open."""
+    def take(self, received: Received, mask: MaskArray, round_: int) -> int:
+        """Handle the datagrams `mask` of a batch while `round_` and the next one are open.
+
+        Returns how many packets of these rounds a switch has to take that passed them on. They are
+        not acknowledged.
+        """
         records = overlay(received.data, self._codec.grad)
         at = np.flatnonzero(mask & self._is_grad(received, records))
         self._count("malformed", int(mask.sum()) - len(at))
@@ -56,6 +68,9 @@ class Fallback:
         self._count("wrong_epoch", int((~mine).sum()))
         at, ahead = at[mine], (tags[mine] & MAX_ROUND) - round_
         self._count("early", int((ahead > 1).sum()))
+        unopened = self._are_unopened(records, at, ahead)
+        self._count("unopened", int(unopened.sum()))
+        at, ahead = at[~unopened], ahead[~unopened]
         # An open round's packet is added once; a committed round's one had been counted.
         self._count("stale", int((ahead < 0).sum()))
         duplicate = np.zeros(len(received), np.bool_)
@@ -66,6 +81,18 @@ class Fallback:
             duplicate[chosen[~counted]] = True
         answered = at[ahead <= 1]
         self._acknowledge(records["header"][answered], duplicate[answered])
+        return int(unopened.sum())
+
+    def _are_unopened(self, records: Records, at: NDArray[np.intp], ahead: IntArray) -> MaskArray:
+        """bool[len(at)]: packets of an open round that are a switch's to add."""
+        if not self._on_switch:
+            return np.zeros(len(at), np.bool_)
+        packets, _, _, gradients = self._codec.decode_grads(records[at])
+        _, escape = to_fixed(gradients, self._job.fraction_bits)
+        escaping = np.zeros(len(at), np.bool_)
+        escaping[packets[escape]] = True
+        unopened: MaskArray = (ahead >= 0) & (ahead <= 1) & ~escaping
+        return unopened
 
     def _is_grad(self, received: Received, records: Records) -> MaskArray:
         good: MaskArray = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +26,10 @@ from host_stack.wire import Op
 
 UPDATE_LIMIT_S = 1.0
 """How long a link may take no packet before UPDATEs are left to be fetched."""
+
+
+OPEN_AGAIN_S = 0.01
+"""Between UPDATEs for a switch that has missed one; workers send again more rarely."""
 
 
 @dataclass
@@ -72,12 +78,22 @@ class HotPath:
             incarnation.chain,
         )
         self._fallback = Fallback(
-            self._job, self._placement, aggregator_of, transport, self._codec, stats.fallback
+            self._job,
+            self._placement,
+            aggregator_of,
+            transport,
+            self._codec,
+            stats.fallback,
+            on_switch=incarnation.on_switch,
         )
+        self._opened_at = -math.inf
 
     def take(self, received: Received, mask: MaskArray, round_: int) -> None:
         """Sum the GRADs among the datagrams `mask` while `round_` and the next one are open."""
-        self._fallback.take(received, mask, round_)
+        unopened = self._fallback.take(received, mask, round_)
+        if unopened and time.monotonic() - self._opened_at >= OPEN_AGAIN_S:
+            self.close(round_ - 1)
+            self._opened_at = time.monotonic()
 
     def drain(
         self, round_: int, rows: IntArray, on_wait: Callable[[float], None]

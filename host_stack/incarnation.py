@@ -51,6 +51,8 @@ class Incarnation:
             costs least, between two rounds.
         chain: IPv4 addresses of the switches of other racks that sum for the job in this epoch; a
             drain visits them, in this order, before the job's own. Workers need not know it.
+        on_switch: switches sum for the job in this epoch, so that a packet that reaches the server
+            is the server's only if it escapes. Workers need not know it either.
     """
 
     epoch: int
@@ -60,6 +62,7 @@ class Incarnation:
     placement: Placement
     planned: bool = False
     chain: tuple[str, ...] = ()
+    on_switch: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.epoch <= MAX_EPOCH:

@@ -131,7 +131,9 @@ class MemoryController:
     def __init__(
         self, job: Job, placement: Placement, install: Callable[[Job], None] | None = None
     ) -> None:
-        self.incarnation = Incarnation(job.epoch, 0, job.fraction_bits, 1, placement)
+        self.incarnation = Incarnation(
+            job.epoch, 0, job.fraction_bits, 1, placement, on_switch=install is not None
+        )
         self.reasons: list[str] = []
         self.standing: Standing | None = None
         self.switch_is_dead: Callable[[], bool] = lambda: False

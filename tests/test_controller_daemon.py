@@ -258,17 +258,18 @@ def test_packets_go_around_a_switch_that_is_down(
     """Routes first, then an epoch without a switch; back in another one when it is set up."""
     with controller_process(folder, socket, "--detour") as process:
         begin(process)
-        client.begin(0, resumed=False, timeout_s=WAIT_S)
+        assert client.begin(0, resumed=False, timeout_s=WAIT_S).on_switch
         switch.stop(0.0)
         assert process.event("route")["detour"] is True
         process.go()
         around = await_news(client)
-        assert (around.epoch, len(around.placement)) == (2, 100)
+        assert (around.epoch, len(around.placement), around.on_switch) == (2, 100, False)
         assert await_news(client, lambda: client.renew("a test", around, 5)).epoch == 3
         with P4RuntimeServer(switch.address):
             assert process.event("route")["detour"] is False
             process.go()
-            assert await_news(client).epoch == 4
+            back = await_news(client)
+            assert (back.epoch, back.on_switch) == (4, True)
             process.event("switch-ready")
 
 

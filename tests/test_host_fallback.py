@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from host_stack import hot_path
 from host_stack.aggregator import SoftwareAggregator
-from host_stack.codec import Codec, fill_header
+from host_stack.codec import HEADER, Codec, fill_header
 from host_stack.fallback import Fallback
+from host_stack.incarnation import Incarnation
 from host_stack.job import Job
 from host_stack.layout import make_tag
 from host_stack.placement import heat_based
 from host_stack.transport import ipv4
 from host_stack.wire import Flag, Op
-from tests.host_support import LAYOUT, ScriptedTransport, received
+from tests.host_support import LAYOUT, ScriptedTransport, VirtualTime, received
 
 EPOCH, ROUND, NUM_KEYS, HOT = 5, 9, 100, 40
 WORKERS = ("10.0.0.2", "10.0.0.3", "10.0.0.4")
@@ -35,13 +37,19 @@ class Bench:
     """A fall-back path with what it sums into and answers through."""
 
     transport: ScriptedTransport = field(default_factory=ScriptedTransport)
+    on_switch: bool = False
     aggregators: list[SoftwareAggregator] = field(
         default_factory=lambda: [SoftwareAggregator(NUM_KEYS, JOB.fraction_bits) for _ in range(2)]
     )
 
     def __post_init__(self) -> None:
         self.fallback = Fallback(
-            JOB, PLACEMENT, lambda round_: self.aggregators[round_ % 2], self.transport, CODEC
+            JOB,
+            PLACEMENT,
+            lambda round_: self.aggregators[round_ % 2],
+            self.transport,
+            CODEC,
+            on_switch=self.on_switch,
         )
 
     def take(self, *datagrams: tuple[str, bytes], round_: int = ROUND) -> dict[str, int]:
@@ -214,6 +222,38 @@ def test_the_next_round_is_open_too() -> None:
     assert bench.take((WORKERS[0], grad(CELL, 4)), ahead) == {"added": 2}
     assert bench.sums(ROUND + 1) == {10: 5.0}
     assert bench.sums() == {10: 1.0}
+
+
+def test_what_is_a_switch_s_to_add_is_left_to_it() -> None:
+    """Its copies would be added there; only what no switch ever adds is the server's."""
+    bench = Bench(on_switch=True)
+    escaping = (WORKERS[1], grad({(0, 0): 1.0, (1, 0): 2.0**120}, 6, 1))
+    ahead = (WORKERS[0], grad(CELL, 5, round_=ROUND + 1))
+    batch = ((WORKERS[0], grad(CELL, 4)), escaping, ahead, (WORKERS[2], grad({}, 7, 2)))
+    assert bench.take(*batch) == {"unopened": 3, "added": 1}
+    assert bench.acks() == [(ipv4(WORKERS[1]), 6, BY_SERVER)]
+    assert bench.take(escaping, round_=ROUND) == {"duplicate": 1}
+    assert bench.take(ahead, round_=ROUND + 2) == {"stale": 1}
+    assert bench.sums() == {10: 1.0, 11: 2.0**120}
+
+
+def test_a_switch_that_missed_an_update_is_sent_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as a packet tells, and not for each packet."""
+    clock = VirtualTime()
+    monkeypatch.setattr(hot_path, "time", clock)
+    transport = ScriptedTransport()
+    aggregators = [SoftwareAggregator(NUM_KEYS, JOB.fraction_bits) for _ in range(2)]
+    incarnation = Incarnation(EPOCH, 0, JOB.fraction_bits, 1, PLACEMENT, on_switch=True)
+    hot = hot_path.HotPath(
+        JOB, incarnation, lambda round_: aggregators[round_ % 2], transport, hot_path.HotStats()
+    )
+    for seq in range(3):
+        batch = received([(WORKERS[0], grad(CELL, seq + 1))])
+        hot.take(batch, np.ones(1, np.bool_), ROUND)
+        clock.now_s += 0.6 * hot_path.OPEN_AGAIN_S
+    tags = [np.frombuffer(data[: HEADER.itemsize], HEADER)[0]["tag"] for data in transport.sent]
+    assert tags == [make_tag(EPOCH, ROUND - 1)] * 2
+    assert transport.destinations == [ipv4(JOB.group)] * 2
 
 
 packet_choice = st.sampled_from([*REFUSED, "stale", *(f"good{i}" for i in range(6))])

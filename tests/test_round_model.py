@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from host_stack import hot_path
 from host_stack.aggregator import SoftwareAggregator
 from host_stack.codec import HEADER, Codec, fill_header, overlay
 from host_stack.hot_path import HotPath, HotStats
@@ -39,6 +40,7 @@ HOT = 80
 F = 30
 JOBS = "LibraIngress.membership.jobs"
 VALUES = (1.0, -3.5, 2.0**-20, -1e-30, 0.0, 65536.0, 1e30, float("inf"))
+UPDATES = st.sampled_from(["arrives", "late", "lost"])
 
 
 @dataclass
@@ -88,13 +90,14 @@ class RoundMachine(RuleBasedStateMachine):
         self.round = 0
         self.open = Round()
         self.late: list[tuple[int, bytes]] = []
+        self.late_updates: list[tuple[str, str, bytes]] = []
         self.seqs = [1] * WORKERS
-        self._enter_epoch()
+        self._enter_epoch("arrives")
 
     def _aggregator_of(self, round_: int) -> SoftwareAggregator:
         return self.aggregators[round_ % 2]
 
-    def _enter_epoch(self) -> None:
+    def _enter_epoch(self, update: str) -> None:
         """A new epoch on the switch and at the server; all packets are to be sent again."""
         self.epoch = next(self.epochs)
         dataplane = self.server.dataplane
@@ -103,7 +106,7 @@ class RoundMachine(RuleBasedStateMachine):
         dataplane.table_modify(JOBS, replace(entry, params=(slot, self.epoch, *others)))
         for aggregator in self.aggregators:
             aggregator.discard()
-        incarnation = Incarnation(self.epoch, self.round, F, 1, self.placement)
+        incarnation = Incarnation(self.epoch, self.round, F, 1, self.placement, on_switch=True)
         transport = self.network.transport(SERVER)
         self.hot = HotPath(
             self.job,
@@ -112,9 +115,23 @@ class RoundMachine(RuleBasedStateMachine):
             transport,
             self.stats,
         )
-        self.hot.close(self.round - 1)
+        self._close(self.round - 1, update)
         for packet in self.open.packets:
             self._stamp(packet)
+
+    def _close(self, round_: int, update: str) -> None:
+        """The server's UPDATE of a round arrives, is lost, or arrives later."""
+        network, found = self.network, []
+        network.carry = lambda *datagram: found.append(datagram)
+        try:
+            self.hot.close(round_)
+        finally:
+            del network.carry
+        if update == "arrives":
+            for datagram in found:
+                network.carry(*datagram)
+        elif update == "late":
+            self.late_updates += found
 
     def _stamp(self, packet: Packet) -> None:
         """Give a packet the tag of the open round and the worker's next number."""
@@ -206,15 +223,26 @@ class RoundMachine(RuleBasedStateMachine):
         rank, content = data.draw(st.sampled_from(self.late))
         self._deliver(rank, content, answered=True)
 
-    @rule()
-    def lose_the_switch(self) -> None:
-        """Whatever fails, the round goes to another epoch."""
-        self._enter_epoch()
+    @precondition(lambda self: self.late_updates)
+    @rule(data=st.data())
+    def deliver_an_update_late(self, data: st.DataObject) -> None:
+        """An UPDATE arrives, perhaps rounds and epochs later; it may arrive again."""
+        self.network.carry(*data.draw(st.sampled_from(self.late_updates)))
 
-    @precondition(lambda self: self.open.packets)
-    @rule(closed=st.booleans())
-    def commit(self, closed: bool) -> None:
-        """All is acknowledged; the server drains; UPDATEs reach the switch or not."""
+    @rule(update=UPDATES)
+    def lose_the_switch(self, update: str) -> None:
+        """Whatever fails, the round goes to another epoch."""
+        self._enter_epoch(update)
+
+    @rule(rounds=st.integers(2, 3), update=UPDATES)
+    def let_rounds_pass(self, rounds: int, update: str) -> None:
+        """Rounds without hot keys, of which switch and late packets hear nothing else."""
+        for _ in range(rounds):
+            self.commit(update)
+
+    @rule(update=UPDATES)
+    def commit(self, update: str) -> None:
+        """All is acknowledged, and drained; UPDATEs reach the switch, perhaps late, or not."""
         while waiting := self._open_packets():
             self._deliver(waiting[0].rank, waiting[0].data, answered=True)
         rows = [packet.rows for packet in self.open.packets if not packet.by_server]
@@ -227,8 +255,7 @@ class RoundMachine(RuleBasedStateMachine):
         expected_keys, expected_sums = self.open.sums()
         assert keys[order].tolist() == expected_keys.tolist()
         assert sums[order].tobytes() == expected_sums.tobytes()
-        if closed:
-            self.hot.close(self.round)
+        self._close(self.round, update)
         self.round += 1
         self.open = Round()
 
@@ -239,15 +266,16 @@ class RoundMachine(RuleBasedStateMachine):
         assert not refused & {name for name, count in self.stats.fallback.items() if count}
 
 
-def test_any_order_of_packets_keeps_the_sums() -> None:
+def test_any_order_of_packets_keeps_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hypothesis looks for an order of events after which a sum is not that of the gradients."""
+    monkeypatch.setattr(hot_path, "OPEN_AGAIN_S", 0.0)  # here no time passes
     with switch_server() as server:
         asyncio.run(provision(server.address, make_job(WORKERS, HOT, F, 1)))
         RoundMachine.server = server
         RoundMachine.epochs = iter(range(2, 4096))
         machine = RoundMachine.TestCase
         machine.settings = settings(
-            max_examples=60,
+            max_examples=100,
             stateful_step_count=40,
             deadline=None,
             derandomize=True,

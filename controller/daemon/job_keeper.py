@@ -301,6 +301,7 @@ class JobKeeper:
             taken.version,
             self._placement,
             chain=tuple(self._address_of(seat.switch) for seat in self.record.chain),
+            on_switch=self.is_on_switch,
         )
         if old is None or old.epoch != taken.epoch:
             reason = self.changes[-1][1] if self.changes else "the controller was restarted"

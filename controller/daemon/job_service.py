@@ -145,4 +145,5 @@ def _message(job: int, incarnation: Incarnation) -> job_pb2.Incarnation:
         placement=placement.getvalue(),
         planned=incarnation.planned,
         chain=incarnation.chain,
+        on_switch=incarnation.on_switch,
     )

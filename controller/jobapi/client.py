@@ -162,6 +162,7 @@ class JobIncarnations:
             placement,
             message.planned,
             tuple(message.chain),
+            message.on_switch,
         )
         with self._known:
             self._newest = incarnation

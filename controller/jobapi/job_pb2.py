@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63ontroller/jobapi/job.proto\x12\x0clibra.job.v1\"\x1b\n\x0cWatchRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\"\xa3\x01\n\x0bIncarnation\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\r\n\x05round\x18\x03 \x01(\r\x12\x15\n\rfraction_bits\x18\x04 \x01(\x11\x12\x0f\n\x07version\x18\x05 \x01(\r\x12\x11\n\tplacement\x18\x06 \x01(\x0c\x12\x0f\n\x07planned\x18\x07 \x01(\x08\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\r\n\x05\x63hain\x18\t \x03(\t\"f\n\x0cRenewRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12\x12\n\nseen_epoch\x18\x03 \x01(\r\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x0c\n\nRenewReply\"h\n\x0eSuspectRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12\x12\n\nseen_epoch\x18\x03 \x01(\r\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x0e\n\x0cSuspectReply\"\xbe\x01\n\x08Standing\x12\r\n\x05round\x18\x01 \x01(\r\x12\x11\n\tgradients\x18\x02 \x01(\x04\x12\x0f\n\x07\x65scaped\x18\x03 \x01(\x04\x12\x13\n\x0bgoodput_bps\x18\x04 \x01(\x01\x12\x38\n\texponents\x18\x05 \x03(\x0b\x32%.libra.job.v1.Standing.ExponentsEntry\x1a\x30\n\x0e\x45xponentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"^\n\rReportRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12(\n\x08standing\x18\x03 \x01(\x0b\x32\x16.libra.job.v1.Standing\"\r\n\x0bReportReply\"\x1c\n\rStatusRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\"\xe8\x02\n\x0bStatusReply\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\r\n\x05round\x18\x02 \x01(\r\x12\x15\n\rfraction_bits\x18\x03 \x01(\x11\x12\x0f\n\x07version\x18\x04 \x01(\r\x12\x10\n\x08hot_keys\x18\x05 \x01(\x04\x12/\n\x0cswitch_state\x18\x06 \x01(\x0e\x32\x19.libra.job.v1.SwitchState\x12\x37\n\x07reasons\x18\x07 \x03(\x0b\x32&.libra.job.v1.StatusReply.ReasonsEntry\x12%\n\x07\x63hanges\x18\x08 \x03(\x0b\x32\x14.libra.job.v1.Change\x12(\n\x08standing\x18\t \x01(\x0b\x32\x16.libra.job.v1.Standing\x12\x16\n\x0ereported_s_ago\x18\n \x01(\x01\x1a.\n\x0cReasonsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"!\n\x12\x46ollowReadsRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\"`\n\x08ReadRows\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\r\n\x05\x63hain\x18\x04 \x03(\t\x12\x0b\n\x03row\x18\x05 \x01(\r\x12\x0c\n\x04rows\x18\x06 \x01(\r\"K\n\tRoundCell\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0b\n\x03row\x18\x02 \x01(\r\x12\x0c\n\x04lane\x18\x03 \x01(\r\x12\x14\n\x0c\x64igits_value\x18\x04 \x01(\x12\"{\n\x0fTellRowsRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x12\n\nopen_round\x18\x03 \x01(\r\x12&\n\x05\x63\x65lls\x18\x04 \x03(\x0b\x32\x17.libra.job.v1.RoundCell\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"\x0f\n\rTellRowsReply\"\'\n\x06\x43hange\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t*s\n\x0bSwitchState\x12\x1c\n\x18SWITCH_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12SWITCH_STATE_READY\x10\x01\x12\x15\n\x11SWITCH_STATE_DOWN\x10\x02\x12\x17\n\x13SWITCH_STATE_UNUSED\x10\x03\x32\xe9\x03\n\nJobService\x12@\n\x05Watch\x12\x1a.libra.job.v1.WatchRequest\x1a\x19.libra.job.v1.Incarnation0\x01\x12=\n\x05Renew\x12\x1a.libra.job.v1.RenewRequest\x1a\x18.libra.job.v1.RenewReply\x12\x43\n\x07Suspect\x12\x1c.libra.job.v1.SuspectRequest\x1a\x1a.libra.job.v1.SuspectReply\x12@\n\x06Report\x12\x1b.libra.job.v1.ReportRequest\x1a\x19.libra.job.v1.ReportReply\x12@\n\x06Status\x12\x1b.libra.job.v1.StatusRequest\x1a\x19.libra.job.v1.StatusReply\x12I\n\x0b\x46ollowReads\x12 .libra.job.v1.FollowReadsRequest\x1a\x16.libra.job.v1.ReadRows0\x01\x12\x46\n\x08TellRows\x12\x1d.libra.job.v1.TellRowsRequest\x1a\x1b.libra.job.v1.TellRowsReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63ontroller/jobapi/job.proto\x12\x0clibra.job.v1\"\x1b\n\x0cWatchRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\"\xb6\x01\n\x0bIncarnation\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\r\n\x05round\x18\x03 \x01(\r\x12\x15\n\rfraction_bits\x18\x04 \x01(\x11\x12\x0f\n\x07version\x18\x05 \x01(\r\x12\x11\n\tplacement\x18\x06 \x01(\x0c\x12\x0f\n\x07planned\x18\x07 \x01(\x08\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\r\n\x05\x63hain\x18\t \x03(\t\x12\x11\n\ton_switch\x18\n \x01(\x08\"f\n\x0cRenewRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12\x12\n\nseen_epoch\x18\x03 \x01(\r\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x0c\n\nRenewReply\"h\n\x0eSuspectRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12\x12\n\nseen_epoch\x18\x03 \x01(\r\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x0e\n\x0cSuspectReply\"\xbe\x01\n\x08Standing\x12\r\n\x05round\x18\x01 \x01(\r\x12\x11\n\tgradients\x18\x02 \x01(\x04\x12\x0f\n\x07\x65scaped\x18\x03 \x01(\x04\x12\x13\n\x0bgoodput_bps\x18\x04 \x01(\x01\x12\x38\n\texponents\x18\x05 \x03(\x0b\x32%.libra.job.v1.Standing.ExponentsEntry\x1a\x30\n\x0e\x45xponentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"^\n\rReportRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x16\n\x0eserver_process\x18\x02 \x01(\x06\x12(\n\x08standing\x18\x03 \x01(\x0b\x32\x16.libra.job.v1.Standing\"\r\n\x0bReportReply\"\x1c\n\rStatusRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\"\xe8\x02\n\x0bStatusReply\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\r\n\x05round\x18\x02 \x01(\r\x12\x15\n\rfraction_bits\x18\x03 \x01(\x11\x12\x0f\n\x07version\x18\x04 \x01(\r\x12\x10\n\x08hot_keys\x18\x05 \x01(\x04\x12/\n\x0cswitch_state\x18\x06 \x01(\x0e\x32\x19.libra.job.v1.SwitchState\x12\x37\n\x07reasons\x18\x07 \x03(\x0b\x32&.libra.job.v1.StatusReply.ReasonsEntry\x12%\n\x07\x63hanges\x18\x08 \x03(\x0b\x32\x14.libra.job.v1.Change\x12(\n\x08standing\x18\t \x01(\x0b\x32\x16.libra.job.v1.Standing\x12\x16\n\x0ereported_s_ago\x18\n \x01(\x01\x1a.\n\x0cReasonsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"!\n\x12\x46ollowReadsRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\"`\n\x08ReadRows\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\r\n\x05\x63hain\x18\x04 \x03(\t\x12\x0b\n\x03row\x18\x05 \x01(\r\x12\x0c\n\x04rows\x18\x06 \x01(\r\"K\n\tRoundCell\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0b\n\x03row\x18\x02 \x01(\r\x12\x0c\n\x04lane\x18\x03 \x01(\r\x12\x14\n\x0c\x64igits_value\x18\x04 \x01(\x12\"{\n\x0fTellRowsRequest\x12\x0b\n\x03job\x18\x01 \x01(\r\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x12\n\nopen_round\x18\x03 \x01(\r\x12&\n\x05\x63\x65lls\x18\x04 \x03(\x0b\x32\x17.libra.job.v1.RoundCell\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"\x0f\n\rTellRowsReply\"\'\n\x06\x43hange\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t*s\n\x0bSwitchState\x12\x1c\n\x18SWITCH_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12SWITCH_STATE_READY\x10\x01\x12\x15\n\x11SWITCH_STATE_DOWN\x10\x02\x12\x17\n\x13SWITCH_STATE_UNUSED\x10\x03\x32\xe9\x03\n\nJobService\x12@\n\x05Watch\x12\x1a.libra.job.v1.WatchRequest\x1a\x19.libra.job.v1.Incarnation0\x01\x12=\n\x05Renew\x12\x1a.libra.job.v1.RenewRequest\x1a\x18.libra.job.v1.RenewReply\x12\x43\n\x07Suspect\x12\x1c.libra.job.v1.SuspectRequest\x1a\x1a.libra.job.v1.SuspectReply\x12@\n\x06Report\x12\x1b.libra.job.v1.ReportRequest\x1a\x19.libra.job.v1.ReportReply\x12@\n\x06Status\x12\x1b.libra.job.v1.StatusRequest\x1a\x19.libra.job.v1.StatusReply\x12I\n\x0b\x46ollowReads\x12 .libra.job.v1.FollowReadsRequest\x1a\x16.libra.job.v1.ReadRows0\x01\x12\x46\n\x08TellRows\x12\x1d.libra.job.v1.TellRowsRequest\x1a\x1b.libra.job.v1.TellRowsReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,46 +35,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STANDING_EXPONENTSENTRY']._serialized_options = b'8\001'
   _globals['_STATUSREPLY_REASONSENTRY']._loaded_options = None
   _globals['_STATUSREPLY_REASONSENTRY']._serialized_options = b'8\001'
-  _globals['_SWITCHSTATE']._serialized_start=1570
-  _globals['_SWITCHSTATE']._serialized_end=1685
+  _globals['_SWITCHSTATE']._serialized_start=1589
+  _globals['_SWITCHSTATE']._serialized_end=1704
   _globals['_WATCHREQUEST']._serialized_start=45
   _globals['_WATCHREQUEST']._serialized_end=72
   _globals['_INCARNATION']._serialized_start=75
-  _globals['_INCARNATION']._serialized_end=238
-  _globals['_RENEWREQUEST']._serialized_start=240
-  _globals['_RENEWREQUEST']._serialized_end=342
-  _globals['_RENEWREPLY']._serialized_start=344
-  _globals['_RENEWREPLY']._serialized_end=356
-  _globals['_SUSPECTREQUEST']._serialized_start=358
-  _globals['_SUSPECTREQUEST']._serialized_end=462
-  _globals['_SUSPECTREPLY']._serialized_start=464
-  _globals['_SUSPECTREPLY']._serialized_end=478
-  _globals['_STANDING']._serialized_start=481
-  _globals['_STANDING']._serialized_end=671
-  _globals['_STANDING_EXPONENTSENTRY']._serialized_start=623
-  _globals['_STANDING_EXPONENTSENTRY']._serialized_end=671
-  _globals['_REPORTREQUEST']._serialized_start=673
-  _globals['_REPORTREQUEST']._serialized_end=767
-  _globals['_REPORTREPLY']._serialized_start=769
-  _globals['_REPORTREPLY']._serialized_end=782
-  _globals['_STATUSREQUEST']._serialized_start=784
-  _globals['_STATUSREQUEST']._serialized_end=812
-  _globals['_STATUSREPLY']._serialized_start=815
-  _globals['_STATUSREPLY']._serialized_end=1175
-  _globals['_STATUSREPLY_REASONSENTRY']._serialized_start=1129
-  _globals['_STATUSREPLY_REASONSENTRY']._serialized_end=1175
-  _globals['_FOLLOWREADSREQUEST']._serialized_start=1177
-  _globals['_FOLLOWREADSREQUEST']._serialized_end=1210
-  _globals['_READROWS']._serialized_start=1212
-  _globals['_READROWS']._serialized_end=1308
-  _globals['_ROUNDCELL']._serialized_start=1310
-  _globals['_ROUNDCELL']._serialized_end=1385
-  _globals['_TELLROWSREQUEST']._serialized_start=1387
-  _globals['_TELLROWSREQUEST']._serialized_end=1510
-  _globals['_TELLROWSREPLY']._serialized_start=1512
-  _globals['_TELLROWSREPLY']._serialized_end=1527
-  _globals['_CHANGE']._serialized_start=1529
-  _globals['_CHANGE']._serialized_end=1568
-  _globals['_JOBSERVICE']._serialized_start=1688
-  _globals['_JOBSERVICE']._serialized_end=2177
+  _globals['_INCARNATION']._serialized_end=257
+  _globals['_RENEWREQUEST']._serialized_start=259
+  _globals['_RENEWREQUEST']._serialized_end=361
+  _globals['_RENEWREPLY']._serialized_start=363
+  _globals['_RENEWREPLY']._serialized_end=375
+  _globals['_SUSPECTREQUEST']._serialized_start=377
+  _globals['_SUSPECTREQUEST']._serialized_end=481
+  _globals['_SUSPECTREPLY']._serialized_start=483
+  _globals['_SUSPECTREPLY']._serialized_end=497
+  _globals['_STANDING']._serialized_start=500
+  _globals['_STANDING']._serialized_end=690
+  _globals['_STANDING_EXPONENTSENTRY']._serialized_start=642
+  _globals['_STANDING_EXPONENTSENTRY']._serialized_end=690
+  _globals['_REPORTREQUEST']._serialized_start=692
+  _globals['_REPORTREQUEST']._serialized_end=786
+  _globals['_REPORTREPLY']._serialized_start=788
+  _globals['_REPORTREPLY']._serialized_end=801
+  _globals['_STATUSREQUEST']._serialized_start=803
+  _globals['_STATUSREQUEST']._serialized_end=831
+  _globals['_STATUSREPLY']._serialized_start=834
+  _globals['_STATUSREPLY']._serialized_end=1194
+  _globals['_STATUSREPLY_REASONSENTRY']._serialized_start=1148
+  _globals['_STATUSREPLY_REASONSENTRY']._serialized_end=1194
+  _globals['_FOLLOWREADSREQUEST']._serialized_start=1196
+  _globals['_FOLLOWREADSREQUEST']._serialized_end=1229
+  _globals['_READROWS']._serialized_start=1231
+  _globals['_READROWS']._serialized_end=1327
+  _globals['_ROUNDCELL']._serialized_start=1329
+  _globals['_ROUNDCELL']._serialized_end=1404
+  _globals['_TELLROWSREQUEST']._serialized_start=1406
+  _globals['_TELLROWSREQUEST']._serialized_end=1529
+  _globals['_TELLROWSREPLY']._serialized_start=1531
+  _globals['_TELLROWSREPLY']._serialized_end=1546
+  _globals['_CHANGE']._serialized_start=1548
+  _globals['_CHANGE']._serialized_end=1587
+  _globals['_JOBSERVICE']._serialized_start=1707
+  _globals['_JOBSERVICE']._serialized_end=2196
 # @@protoc_insertion_point(module_scope)

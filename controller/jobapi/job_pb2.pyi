@@ -25,7 +25,7 @@ class WatchRequest(_message.Message):
     def __init__(self, job: _Optional[int] = ...) -> None: ...
 
 class Incarnation(_message.Message):
-    __slots__ = ("job", "epoch", "round", "fraction_bits", "version", "placement", "planned", "reason", "chain")
+    __slots__ = ("job", "epoch", "round", "fraction_bits", "version", "placement", "planned", "reason", "chain", "on_switch")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class Incarnation(_message.Message):
     PLANNED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     CHAIN_FIELD_NUMBER: _ClassVar[int]
+    ON_SWITCH_FIELD_NUMBER: _ClassVar[int]
     job: int
     epoch: int
     round: int
@@ -44,7 +45,8 @@ class Incarnation(_message.Message):
     planned: bool
     reason: str
     chain: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., round: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., version: _Optional[int] = ..., placement: _Optional[bytes] = ..., planned: bool = ..., reason: _Optional[str] = ..., chain: _Optional[_Iterable[str]] = ...) -> None: ...
+    on_switch: bool
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., round: _Optional[int] = ..., fraction_bits: _Optional[int] = ..., version: _Optional[int] = ..., placement: _Optional[bytes] = ..., planned: bool = ..., reason: _Optional[str] = ..., chain: _Optional[_Iterable[str]] = ..., on_switch: bool = ...) -> None: ...
 
 class RenewRequest(_message.Message):
     __slots__ = ("job", "server_process", "seen_epoch", "round", "reason")
