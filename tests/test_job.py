@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from host_stack.connect import worker_node
 from host_stack.exponents import advise
 from host_stack.job import Job
 from host_stack.kv.errors import KVTimeout
+from host_stack.kv.worker import KVWorker
 from host_stack.layout import Layout
 from host_stack.placement import Keys, Placement, heat_based
 from tests.job_in_memory import (
@@ -80,6 +82,30 @@ def test_faulty_network_keeps_the_bits() -> None:
     assert outcome.parameters.tobytes() == expected(pushes).tobytes()
     assert outcome.retransmissions > 0
     assert outcome.counters["fallback_duplicate"] > 0
+
+
+@pytest.mark.parametrize("rounds_between", [0, 1])
+def test_a_cold_push_that_comes_twice_counts_once(
+    rounds_between: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, and when its round is committed; the server answers the first kind again."""
+    pushes = random_pushes(2, 3, NUM_KEYS, 900, seed=5, wild=0.01)
+    push = KVWorker.push
+    sent: dict[tuple[int, int], tuple[Any, ...]] = {}
+
+    def push_again(self: KVWorker, keys: Keys, values: Any, cmd: int, priority: int) -> int:
+        sent[id(self), priority] = keys, values, None, cmd, None, priority
+        again = sent.get((id(self), priority - rounds_between))
+        if again is not None:
+            push(self, *again)
+        return push(self, keys, values, cmd=cmd, priority=priority)
+
+    monkeypatch.setattr(KVWorker, "push", push_again)
+    outcome = run_job(pushes, NUM_KEYS, 700, direct(2), F)
+    assert outcome.parameters.tobytes() == expected(pushes).tobytes()
+    counter, least = (("repeated_push", 6), ("stale_push", 4))[rounds_between]
+    assert outcome.counters[counter] >= least
+    assert outcome.counters["cold_keys"] == sum(len(keys) for keys, *_ in sent.values()) > 0
 
 
 @pytest.mark.parametrize(("fraction_bits", "fits"), [(F, True), (70, False)])
