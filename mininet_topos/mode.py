@@ -122,7 +122,8 @@ class ModeRun:
             self._ask_controller(job)
             self._end(job)
         if self._options.audit:
-            audits = [audit(each / AUDIT_FOLDER) for each in self.result.folders]
+            steps = [self._options.rounds] * self._options.workers
+            audits = [audit(each / AUDIT_FOLDER, steps) for each in self.result.folders]
             self.result.audit = all_of(audits)
         on_progress(self._options.rounds)
         return self.result

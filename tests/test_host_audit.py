@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from host_stack.aggregator import SoftwareAggregator
-from host_stack.audit.check import audit
+from host_stack.audit.check import AuditResult, audit
 from host_stack.audit.log import CommitLog, PushLog, read_commits, read_pushes
 from host_stack.errors import BadInput
 from host_stack.layout import make_tag
@@ -67,6 +68,11 @@ class Logs:
         self.commit(epoch, round_, made)
 
 
+def check(logs: Logs, rounds: int) -> AuditResult:
+    """What the audit says where the training has so many rounds."""
+    return audit(logs.folder, [rounds] * WORKERS)
+
+
 @pytest.fixture
 def logs(tmp_path: Path) -> Logs:
     """Three rounds; the second one was pushed in two epochs."""
@@ -80,7 +86,7 @@ def logs(tmp_path: Path) -> Logs:
 
 def test_what_was_applied_is_what_was_pushed(logs: Logs) -> None:
     """Pushes of an epoch that was given up are told, and no problem."""
-    found = audit(logs.folder)
+    found = check(logs, 3)
     assert found.conserved, found.problems
     assert (found.commits, found.steps, found.gradients) == (3, 9, 900)
     assert found.discarded == WORKERS
@@ -94,13 +100,13 @@ def test_the_hash_tells_of_gradients_alone(logs: Logs, tmp_path: Path) -> None:
     again.server = CommitLog(again.folder)
     again.round(2, 1, pushes(1))
     again.round(2, 2, pushes(2))
-    found = audit(again.folder)
+    found = check(again, 3)
     assert found.conserved, found.problems
-    assert found.pushed_sha256 == audit(logs.folder).pushed_sha256
+    assert found.pushed_sha256 == check(logs, 3).pushed_sha256
     other = Logs(tmp_path / "other")
     for round_ in range(3):
         other.round(1, round_, pushes(round_ + (round_ == 2)))
-    assert audit(other.folder).pushed_sha256 != found.pushed_sha256
+    assert check(other, 3).pushed_sha256 != found.pushed_sha256
 
 
 def test_a_push_that_was_not_summed_is_found(logs: Logs) -> None:
@@ -109,7 +115,7 @@ def test_a_push_that_was_not_summed_is_found(logs: Logs) -> None:
     logs.push(2, 3, made)
     empty = (made[0][0][:0], made[0][1][:0])
     logs.commit(2, 3, [made[0], empty, made[2]])
-    found = audit(logs.folder)
+    found = check(logs, 4)
     assert not found.conserved
     assert "round 3" in found.problems[0]
 
@@ -120,7 +126,7 @@ def test_a_push_that_was_summed_twice_is_found(logs: Logs) -> None:
     logs.push(2, 3, made)
     keys, values = made[1]
     logs.commit(2, 3, [made[0], (keys, values + values), made[2]])
-    found = audit(logs.folder)
+    found = check(logs, 4)
     assert not found.conserved
     assert "sums differ" in found.problems[0]
 
@@ -132,7 +138,7 @@ def test_one_flipped_bit_is_found(logs: Logs) -> None:
     keys, sums = total(made, F)
     sums.view(np.uint32)[17] ^= 1
     logs.server.record(make_tag(2, 3), (4,) * WORKERS, F, keys, sums)
-    found = audit(logs.folder)
+    found = check(logs, 4)
     assert not found.conserved
     assert f"1 of {len(keys)} sums differ, first that of key {keys[17]}" in found.problems[0]
 
@@ -143,7 +149,7 @@ def test_steps_occur_once(logs: Logs) -> None:
     for log, (keys, values) in zip(logs.workers, made, strict=True):
         log.record(make_tag(2, 3), 2, keys, values)
     logs.commit(2, 3, made)
-    found = audit(logs.folder)
+    found = check(logs, 4)
     assert not found.conserved
     assert "(0, 3)" in found.problems[0]
     assert "(0, 2)" in found.problems[0]
@@ -152,9 +158,9 @@ def test_steps_occur_once(logs: Logs) -> None:
 def test_a_round_that_was_left_out_is_found(logs: Logs) -> None:
     """Rounds follow each other."""
     logs.round(2, 4, pushes(4))
-    found = audit(logs.folder)
+    found = check(logs, 5)
     assert not found.conserved
-    assert found.problems == ("round 3 was never committed",)
+    assert found.problems[0] == "round 3 was never committed"
 
 
 @pytest.mark.parametrize("cut", [1, 13, 19, 500])
@@ -165,13 +171,73 @@ def test_the_torn_end_of_a_killed_process_is_left_out(logs: Logs, cut: int) -> N
     data = path.read_bytes()
     path.write_bytes(data[:-cut])
     assert len([push for push in read_pushes(logs.folder) if push.rank == 1]) == 4
-    assert audit(logs.folder).conserved
+    assert check(logs, 3).conserved
+
+
+def shorten(folder: Path, keep: Callable[[bytes], bytes]) -> None:
+    """Shorten the log of commits."""
+    path = next(folder.glob("commit-*"))
+    path.write_bytes(keep(path.read_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("keep", "committed"),
+    [(lambda log: log[:-1], 2), (lambda log: log[: len(log) // 2], 1), (lambda log: b"", 0)],
+    ids=["a byte less", "half", "nothing"],
+)
+def test_commits_that_are_missing_at_the_end_are_found(
+    logs: Logs, keep: Callable[[bytes], bytes], committed: int
+) -> None:
+    """They are not taken for pushes that were given up."""
+    shorten(logs.folder, keep)
+    found = check(logs, 3)
+    assert not found.conserved
+    assert found.commits == committed
+    assert found.problems == tuple(
+        f"worker {rank}: of 3 steps the commits have {committed}; the last ones are missing"
+        for rank in range(WORKERS)
+    )
+
+
+def test_a_training_that_was_ended_early_lacks_steps(logs: Logs) -> None:
+    """Of the workers that lack them, how many; and what nobody asked for is found, too."""
+    found = audit(logs.folder, [3, 40, 2])
+    assert not found.conserved
+    assert found.problems == (
+        "worker 1: of 40 steps the commits have 3; the last ones are missing",
+        "worker 2: the commits have 3 steps of 2",
+    )
+
+
+def test_steps_that_go_back_are_found(logs: Logs) -> None:
+    """Though the last commit has all of them."""
+    nothing = (np.zeros(0, np.uint64), np.zeros(0, np.float32))
+    logs.server.record(make_tag(2, 3), (2,) * WORKERS, F, *nothing)
+    logs.server.record(make_tag(2, 4), (2,) * WORKERS, F, *nothing)
+    logs.push(2, 5, pushes(2))
+    found = check(logs, 2)
+    assert not found.conserved
+    assert found.problems == ("round 3: steps (2, 2, 2) are committed behind (3, 3, 3)",)
+
+
+@pytest.mark.parametrize("name", ["push-x-0.log", "push-1.log", "push--1-0.log", "push-²-0.log"])
+def test_a_log_of_nobody_is_refused(logs: Logs, name: str) -> None:
+    """Its name says whose pushes it has."""
+    (logs.folder / name).write_bytes(b"")
+    with pytest.raises(BadInput, match="push-RANK-NUMBER"):
+        check(logs, 3)
+
+
+def test_commits_of_another_number_of_workers_are_refused(logs: Logs) -> None:
+    """They are of another training."""
+    with pytest.raises(BadInput, match="of 3 workers, the training has 2"):
+        audit(logs.folder, [3, 3])
 
 
 def test_files_that_are_no_logs_are_refused(tmp_path: Path) -> None:
     """By name, and without a crash."""
     with pytest.raises(BadInput, match="nothing to audit"):
-        audit(tmp_path)
+        audit(tmp_path, [3])
     (tmp_path / "commit-0000.log").write_bytes(b"x" * 40)
     with pytest.raises(BadInput, match="is no log"):
         list(read_commits(tmp_path))
@@ -182,10 +248,10 @@ def test_a_commit_is_checked_at_its_own_scale(logs: Logs) -> None:
     made = pushes(3)
     logs.push(3, 3, made)
     logs.commit(3, 3, made, F - 20)
-    assert audit(logs.folder).conserved
+    assert check(logs, 4).conserved
     fine, coarse = total(made, F)[1], total(made, F - 20)[1]
     assert fine.tobytes() != coarse.tobytes()
     logs.push(4, 4, made)
     keys, _ = total(made, F)
     logs.server.record(make_tag(4, 4), (5,) * WORKERS, F, keys, coarse)
-    assert not audit(logs.folder).conserved
+    assert not check(logs, 5).conserved

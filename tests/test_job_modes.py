@@ -44,7 +44,7 @@ def check_audit(job: MemoryJob, folder: Path) -> None:
     for commit, applied in zip(job.commits, job.applied, strict=True):
         tag, keys = make_tag(commit.epoch, commit.round), applied.keys.astype(np.uint64)
         server.record(tag, commit.steps, commit.fraction_bits, keys, applied.sums)
-    found = audit(folder)
+    found = audit(folder, [STEPS] * WORKERS)
     assert found.conserved, found.problems
     assert found.steps == WORKERS * STEPS
 

@@ -33,8 +33,8 @@ class AuditResult:
     """What an audit found.
 
     Attributes:
-        conserved: every step of every worker is in one commit, and every commit is the sum of its
-            steps, bit for bit.
+        conserved: every step that the training has is in one commit, and every commit is the sum
+            of its steps, bit for bit.
         pushed_sha256: over the committed steps by round, rank and step: rank, step, keys,
             gradients. A function of the training alone, whatever went wrong meanwhile.
         commits, steps, gradients: that were checked.
@@ -56,24 +56,28 @@ class AuditResult:
         return asdict(self) | {"problems": list(self.problems)}
 
 
-def audit(folder: Path) -> AuditResult:
+def audit(folder: Path, steps: Sequence[int]) -> AuditResult:
     """Check the logs of a folder, each commit at the scale that it was summed at.
 
-    Of the commits of a round the last one counts: those before were lost with a server that went
-    back to its checkpoint.
+    `steps` are those of each rank in the whole training: what the last commit lacks of them is a
+    problem, whether its record is lost or the training was ended early. Of the commits of a round
+    the last one counts: those before were lost with a server that went back to its checkpoint.
+
+    Raises `BadInput` for a folder without any log, and for files that are none.
     """
+    if not any(folder.glob("*-*.log")):
+        raise BadInput(f"{folder} holds no log of an audit: nothing to audit")
     pushes: dict[int, list[PushRecord]] = defaultdict(list)
     for push in read_pushes(folder):
         pushes[push.tag].append(push)
     commits = {split_tag(commit.tag)[1]: commit for commit in read_commits(folder)}
-    if not commits:
-        raise BadInput(f"{folder} holds no commit: nothing to audit")
-    check = _Check()
+    check = _Check(len(steps))
     for expected, round_ in enumerate(sorted(commits)):
         if round_ != expected:
             check.say(f"round {expected} was never committed")
             break
         check.take(round_, commits[round_], pushes.get(commits[round_].tag, []))
+    check.end(steps)
     recorded = sum(map(len, pushes.values()))
     return check.result(recorded)
 
@@ -105,8 +109,8 @@ def all_of(shards: Sequence[AuditResult]) -> AuditResult:
 class _Check:
     """Takes the commits in the order of rounds."""
 
-    def __init__(self) -> None:
-        self._committed: tuple[int, ...] | None = None
+    def __init__(self, workers: int) -> None:
+        self._committed = (0,) * workers
         self._sha256 = hashlib.sha256()
         self._problems: list[str] = []
         self._commits = self._steps = self._gradients = 0
@@ -117,9 +121,15 @@ class _Check:
 
     def take(self, round_: int, commit: CommitRecord, pushes: list[PushRecord]) -> None:
         """Check one commit against the pushes of its tag."""
+        if len(commit.steps) != len(self._committed):
+            raise BadInput(
+                f"round {round_} is a commit of {len(commit.steps)} workers, the training has "
+                f"{len(self._committed)}"
+            )
         pushes = sorted(pushes, key=lambda push: (push.rank, push.step))
-        before = self._committed or (0,) * len(commit.steps)
-        self._committed = commit.steps
+        before, self._committed = self._committed, commit.steps
+        if any(end < first for first, end in zip(before, commit.steps, strict=True)):
+            self.say(f"round {round_}: steps {commit.steps} are committed behind {before}")
         due = [
             (rank, step)
             for rank, (first, end) in enumerate(zip(before, commit.steps, strict=True))
@@ -147,6 +157,17 @@ class _Check:
             self._gradients += len(push.keys)
         self._commits += 1
         self._steps += len(pushes)
+
+    def end(self, steps: Sequence[int]) -> None:
+        """Compare what is committed with the `steps` of each rank that the training has."""
+        for rank, (done, due) in enumerate(zip(self._committed, steps, strict=True)):
+            if done < due:
+                self.say(
+                    f"worker {rank}: of {due} steps the commits have {done}; the last ones "
+                    f"are missing"
+                )
+            elif done > due:
+                self.say(f"worker {rank}: the commits have {done} steps of {due}")
 
     def result(self, recorded: int) -> AuditResult:
         """The verdict, of `recorded` pushes in all."""

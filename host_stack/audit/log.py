@@ -6,6 +6,7 @@ it says, so the torn end that a killed process leaves tells of nothing that coun
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ _MAGIC = b"LBA2"
 _HEAD = struct.Struct("<4sIIIi")
 """Magic; tag; step of a push or number of ranks of a commit; number of keys; F of a commit, else
 0."""
+_PUSH_NAME = re.compile(r"push-(\d{1,9})-\d{1,9}\.log", re.ASCII)
 KEY = np.dtype("<u8")
 VALUE = np.dtype("<f4")
 STEP = np.dtype("<u4")
@@ -108,7 +110,7 @@ class CommitLog(_Log):
 def read_pushes(folder: Path) -> Iterator[PushRecord]:
     """All whole records of pushes; those of a rank in the order in which they were written."""
     for path in sorted(folder.glob("push-*.log")):
-        rank = int(path.stem.split("-")[1])
+        rank = _rank_of(path)
         reader = _Reader(path)
         while (head := reader.head()) is not None:
             tag, step, count, _ = head
@@ -116,6 +118,14 @@ def read_pushes(folder: Path) -> Iterator[PushRecord]:
             if reader.is_torn:
                 break
             yield PushRecord(rank, tag, step, keys, gradients)
+
+
+def _rank_of(path: Path) -> int:
+    """The rank of a worker, from the name of its log."""
+    name = _PUSH_NAME.fullmatch(path.name)
+    if name is None:
+        raise BadInput(f"{path} is no log of an audit: logs of pushes are push-RANK-NUMBER.log")
+    return int(name[1])
 
 
 def read_commits(folder: Path) -> Iterator[CommitRecord]:
