@@ -7,9 +7,10 @@ docs/faults.md has the words.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -32,7 +33,7 @@ CUT_S = 1.0
 MAX_S = 600.0
 
 LINK_WORDS = ("loss", "dup", "reorder", "spike", "spike_delay", "depth", "hold", "seed")
-_HALVED = ("loss", "dup", "reorder", "spike")
+_CHANCES = ("loss", "dup", "reorder", "spike")
 _EVENT = re.compile(
     r"(?P<target>[a-z]+\d*)@r(?P<round>\d{1,7})(?::(?P<phase>[a-z]+))?"
     r"(?:\+(?P<seconds>\d{1,4}(?:\.\d{1,3})?)s)?",
@@ -58,8 +59,8 @@ class Fault:
 
     Attributes:
         action: what.
-        target: a process, `switch` (the first one), a switch by its name, `controller`, `server`,
-            `server2`… or `worker1`…; with CUT whose link.
+        target: a process, `switch` (the first one), another switch by its name, `controller`,
+            `server`, `server2`… or `worker1`…; with CUT whose link. See `FaultPlan.among`.
         round: from 0; it happens when the round begins, or in the `phase` of it.
         phase: one of `PHASES`, or None.
         seconds: after which the process is started again, or the link is mended.
@@ -156,7 +157,7 @@ class FaultPlan:
             )
         hosts = [*map(server_name, range(servers)), *map(worker_name, range(workers))]
         known = [SWITCH, *switches, CONTROLLER, *hosts]
-        for fault in self.faults:
+        for fault in self.among(switches).faults:
             if fault.target not in known or (
                 fault.action is Action.CUT and fault.target not in hosts
             ):
@@ -170,6 +171,14 @@ class FaultPlan:
                     "there is another path (--backup-path)"
                 )
 
+    def among(self, switches: Sequence[str]) -> FaultPlan:
+        """The same with one name for the first of `switches`, which is `switch`."""
+        named = (
+            replace(fault, target=SWITCH) if fault.target in switches[:1] else fault
+            for fault in self.faults
+        )
+        return replace(self, faults=tuple(named))
+
     def holds(self) -> dict[str, list[str]]:
         """Process → the points at which it has to wait, as `ROUND:PHASE`."""
         points: dict[str, list[str]] = {}
@@ -180,20 +189,26 @@ class FaultPlan:
 
 
 def _read_links(words: dict[str, object], text: str) -> LinkFaults | None:
-    """The faults of each direction of a link: a packet crosses two of them on its way.
-
-    Half of each probability on each makes the whole of it from host to host.
-    """
+    """The faults of each direction of a link: a packet crosses two of them on its way."""
     if not words:
         return None
     try:
         whole = LinkFaults.from_words(words).words()
-        halves = {
-            word: float(value) / 2 if word in _HALVED else value for word, value in whole.items()
+        each = {
+            word: _of_two(float(value)) if word in _CHANCES else value
+            for word, value in whole.items()
         }
-        return LinkFaults.from_words(halves)
+        return LinkFaults.from_words(each)
     except InvalidArgument as error:
         raise BadFault(f"faults {text!r}: {error}") from error
+
+
+def _of_two(chance: float) -> float:
+    """The probability, twice in a row, that makes `chance` altogether: 1 - sqrt(1 - chance).
+
+    Written so that small ones keep their digits.
+    """
+    return chance / (1 + math.sqrt(1 - chance))
 
 
 def _read_event(action: Action, value: str, item: str) -> Fault:
@@ -206,6 +221,8 @@ def _read_event(action: Action, value: str, item: str) -> Fault:
     phase = match["phase"]
     if phase is not None and phase not in PHASES:
         raise BadFault(f"fault {item!r}: phases of a round are {', '.join(PHASES)}")
+    if action is Action.DEAD and match["seconds"] is not None:
+        raise BadFault(f"fault {item!r}: what is dead stays so; leave out +{match['seconds']}s")
     default_s = CUT_S if action is Action.CUT else KILL_S
     seconds = default_s if match["seconds"] is None else float(match["seconds"])
     if seconds > MAX_S:

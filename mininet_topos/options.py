@@ -137,8 +137,12 @@ class RunOptions:
             rounds=self.rounds,
             target=self.target,
             backup=self.backup_path,
-            switches=[site.name for site in self.network.switches],
+            switches=self._switch_names,
         )
+
+    @property
+    def _switch_names(self) -> list[str]:
+        return [site.name for site in self.network.switches]
 
     @property
     def network(self) -> Topology:
@@ -230,7 +234,7 @@ class RunOptions:
         """The faults of one mode: server-only stays without, to compare with, unless alone."""
         if mode == "server-only" and len(self.modes) > 1:
             return FaultPlan()
-        return self.faults
+        return self.faults.among(self._switch_names)
 
 
 def parse_link_rate(text: str) -> tuple[str, float]:

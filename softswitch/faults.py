@@ -59,7 +59,7 @@ def _flag(word: str) -> Any:
 
 
 def _read_chance(key: str, value: object) -> float:
-    if isinstance(value, str):
+    if isinstance(value, str) and value.isascii() and "_" not in value:
         try:
             return float(value)
         except ValueError:

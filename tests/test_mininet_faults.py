@@ -14,7 +14,7 @@ def test_all_kinds_of_faults_are_read() -> None:
     plan = FaultPlan.parse(
         "loss=0.05, seed=7,kill=switch@r10,kill=worker1@r5:push+2.5s,cut=w0@r4+2s,dead=switch@r9"
     )
-    assert plan.links == LinkFaults(loss=0.025, seed=7)
+    assert plan.links == LinkFaults(loss=0.05 / (1 + 0.95**0.5), seed=7)
     assert plan.faults == (
         Fault(Action.KILL, "switch", 10, None, 1.0),
         Fault(Action.KILL, "worker1", 5, "push", 2.5),
@@ -24,10 +24,30 @@ def test_all_kinds_of_faults_are_read() -> None:
     assert plan.holds() == {"worker1": ["5:push"]}
 
 
-def test_probabilities_are_from_host_to_host() -> None:
-    """A packet passes two links: each gets half of what was asked for."""
-    links = FaultPlan.parse("loss=0.2,dup=0.1,reorder=0.3,spike=0.02,spike_delay=30ms").links
-    assert links == LinkFaults(0.1, 0.05, 0.15, spike=0.01, spike_delay_s=0.03)
+@pytest.mark.parametrize("chance", [0.0, 1e-12, 0.002, 0.05, 0.3, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize("word", ["loss", "dup", "reorder", "spike"])
+def test_probabilities_are_from_host_to_host(word: str, chance: float) -> None:
+    """A packet passes two links: what is asked for happens on one of them or both."""
+    links = FaultPlan.parse(f"{word}={chance!r},spike_delay=30ms,depth=7").links
+    assert links is not None
+    each = float(links.words().get(word, 0.0))
+    assert 2 * each - each * each == pytest.approx(chance, rel=1e-12)
+    assert (links.spike_delay_s, links.reorder_depth) == (0.03, 7)
+
+
+def test_the_first_switch_has_one_name() -> None:
+    """Whatever it is called in the text: two faults of one process are known as such."""
+    star = RunOptions(
+        backup_path=True, faults=FaultPlan.parse("kill=s1@r1,kill=switch@r1,dead=s1@r2")
+    ).faults_of("libra")
+    assert [fault.target for fault in star.faults] == ["switch"] * 3
+    assert star.faults[0].as_given == "kill=s1@r1 (switch)"
+    fabric = RunOptions(
+        topology="leaf-spine", faults=FaultPlan.parse("kill=leaf1@r1,kill=leaf2@r1")
+    ).faults_of("libra")
+    assert [fault.target for fault in fabric.faults] == ["switch", "leaf2"]
+    with pytest.raises(BadFault, match="allowed are switch, s1"):
+        RunOptions(faults=FaultPlan.parse("kill=leaf1@r1"))
 
 
 def test_nothing_is_no_fault() -> None:
@@ -65,6 +85,16 @@ def test_a_point_is_waited_at_by_whom_it_concerns() -> None:
         ("kill=switch@r1+2", "SECONDS"),
         ("kill=switch@r1+9999s", "600"),
         ("kill=switch@r1;reboot", "@rROUND"),
+        ("dead=switch@r1+5s", "stays so"),
+        ("kill=switch@r1_0", "@rROUND"),
+        ("kill=switch@r٣", "@rROUND"),
+        ("kill=worker٣@r1", "@rROUND"),
+        ("kill=switch@r1+٢s", "@rROUND"),
+        ("loss=0.0_5", "probability"),
+        ("loss=0.٣", "probability"),
+        ("seed=1_0", "whole number"),
+        ("depth=٤", "whole number"),
+        ("hold=1_0ms", "time with its unit"),
     ],
 )
 def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
