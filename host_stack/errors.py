@@ -16,6 +16,10 @@ class BadInput(LibraError):
     exit_code = 2
 
 
+class CannotWrite(LibraError):
+    """A file that a job needs cannot be written: the disk is full, for example."""
+
+
 class LayoutMismatch(LibraError):
     """Host, controller and switch disagree on LANES, the window or the version."""
 

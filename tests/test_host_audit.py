@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from host_stack.aggregator import SoftwareAggregator
 from host_stack.audit.check import AuditResult, audit
 from host_stack.audit.log import CommitLog, PushLog, read_commits, read_pushes
-from host_stack.errors import BadInput
+from host_stack.errors import BadInput, CannotWrite
 from host_stack.layout import make_tag
 
 NUM_KEYS = 500
@@ -232,6 +233,20 @@ def test_commits_of_another_number_of_workers_are_refused(logs: Logs) -> None:
     """They are of another training."""
     with pytest.raises(BadInput, match="of 3 workers, the training has 2"):
         audit(logs.folder, [3, 3])
+
+
+def test_a_full_disk_is_told_in_a_line(logs: Logs) -> None:
+    """With the name of the log; here of files that may not grow."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    try:
+        with pytest.raises(CannotWrite, match=r"commit-0000\.log cannot be written: .*make room"):
+            logs.commit(2, 3, pushes(3))
+        with pytest.raises(CannotWrite, match=r"push-001-0000\.log cannot be written"):
+            logs.workers[1].record(make_tag(2, 3), 3, *pushes(3)[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert check(logs, 3).conserved
 
 
 def test_files_that_are_no_logs_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from host_stack import checkpoint as module
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
-from host_stack.errors import BadInput
+from host_stack.errors import BadInput, CannotWrite
 
 PARAMETERS = np.array([0.1, -np.inf, np.nan, -0.0, 1e-40], np.float32)
 STEPS = [25, 24]
@@ -78,7 +78,10 @@ def test_a_crash_leaves_the_old_checkpoint(
 def test_contents_are_on_disk_before_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file is flushed before it is renamed, or a power cut could leave an empty one."""
+    """The file is flushed before it is renamed, or a power cut could leave an empty one.
+
+    Behind it the folder is, or a power cut could bring the old one back.
+    """
     order = []
     fsync, replace = module.os.fsync, Path.replace
     monkeypatch.setattr(
@@ -88,7 +91,7 @@ def test_contents_are_on_disk_before_the_name(
         Path, "replace", lambda old, new: (order.append("rename"), replace(old, new))[1]
     )
     save_checkpoint(tmp_path / "checkpoint.npz", 1, STEPS, PARAMETERS, {})
-    assert order == ["fsync", "rename"]
+    assert order == ["fsync", "rename", "fsync"]
 
 
 HOSTILE_ARRAYS = {
@@ -103,6 +106,10 @@ HOSTILE_ARRAYS = {
     "parameters of float64": {"parameters": np.zeros(3)},
     "a matrix": {"parameters": np.zeros((2, 2), np.float32)},
     "pickled objects": {"parameters": np.array([object], object)},
+    "negative rounds": {"rounds": np.int64(-1)},
+    "more rounds than there can be": {"rounds": np.int64(1 << 40)},
+    "negative steps": {"steps": np.array([3, -1])},
+    "an unknown array": {"stat_accumulator": np.zeros(3, np.float32)},
     "state of float64": {"state_accumulator": np.zeros(3)},
 }
 
@@ -134,6 +141,43 @@ def test_damaged_files(tmp_path: Path) -> None:
             load_checkpoint(path)
     with pytest.raises(BadInput, match="is not a checkpoint"):
         load_checkpoint(tmp_path / "nowhere.npz")
+
+
+@pytest.mark.parametrize("bit", [0, 5])
+def test_a_flipped_bit_is_noticed_or_without_meaning(bit: int, tmp_path: Path) -> None:
+    """Of every byte of the file."""
+    path = tmp_path / "checkpoint.npz"
+    save_checkpoint(path, 25, STEPS, PARAMETERS, STATE)
+    saved = path.read_bytes()
+    refused = 0
+    for at in range(len(saved)):
+        damaged = bytearray(saved)
+        damaged[at] ^= 1 << bit
+        path.write_bytes(damaged)
+        try:
+            rounds, steps, parameters, state = load_checkpoint(path)
+        except BadInput:
+            refused += 1
+        else:
+            assert (rounds, steps, list(state)) == (25, STEPS, ["accumulator"])
+            assert parameters.tobytes() == PARAMETERS.tobytes()
+            assert state["accumulator"].tobytes() == STATE["accumulator"].tobytes()
+    assert refused > len(saved) // 2
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path) -> None:
+    """One line says so, and nothing that is half written stays there."""
+    path = tmp_path / "checkpoint.npz"
+    save_checkpoint(path, 25, STEPS, PARAMETERS, STATE)
+    part = tmp_path / "checkpoint.npz.part"
+    part.symlink_to("/dev/full")
+    with pytest.raises(
+        CannotWrite, match=r"checkpoint\.npz cannot be written: No space left"
+    ) as said:
+        save_checkpoint(path, 50, STEPS, PARAMETERS, STATE)
+    assert "\n" not in str(said.value)
+    assert not part.is_symlink()
+    assert load_checkpoint(path)[0] == 25
 
 
 def test_changed_bytes_never_load_as_other_parameters(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from host_stack.checkpoint import save_checkpoint
 from host_stack.errors import BadInput, PushFailed
 from workloads.optimizers import make_optimizer
 from workloads.train_server import Recorder
@@ -33,6 +34,29 @@ def test_a_server_of_several_makes_its_folder(tmp_path: Path) -> None:
     recorder = Recorder(folder, 2, training, make_optimizer("sgd", 3, learning_rate=0.5))
     assert recorder.begin(np.ones(3, np.float32), 2, resume=True) == (0, [0, 0])
     assert (folder / "snapshots").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("keys", "rounds", "steps", "why"),
+    [
+        (1, 2, [2, 2], "1 parameters of 2 workers, the job 3 of 2"),
+        (4, 2, [2, 2], "4 parameters"),
+        (3, 2, [2], "of 1 workers"),
+        (3, 2, [2, 2, 2], "of 3 workers"),
+        (3, 5, [5, 5], "the training has 4"),
+        (3, 4, [1, 2], "4 rounds"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_refused(
+    keys: int, rounds: int, steps: list[int], why: str, tmp_path: Path
+) -> None:
+    """It does not fill the model with something else."""
+    save_checkpoint(tmp_path / "checkpoint.npz", rounds, steps, np.ones(keys, np.float32), {})
+    recorder = Recorder(tmp_path, 1, TRAINING, make_optimizer("sgd", 3, learning_rate=0.5))
+    parameters = np.zeros(3, np.float32)
+    with pytest.raises(BadInput, match=why):
+        recorder.begin(parameters, 2, resume=True)
+    assert not parameters.any()
 
 
 def test_the_workload_is_the_one_named() -> None:

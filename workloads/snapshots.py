@@ -9,6 +9,7 @@ import numpy as np
 
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray
+from host_stack.writing import writing
 
 _ENDING = ".npy"
 
@@ -21,12 +22,13 @@ class Snapshots:
 
     def save(self, rounds: int, parameters: FloatArray) -> None:
         """Save float32[num_keys] `parameters`; replaces what a server before a crash has saved."""
-        self._folder.mkdir(exist_ok=True)
         path = self._folder / f"{rounds:07d}{_ENDING}"
-        temporary = path.with_name(path.name + ".part")
-        with temporary.open("wb") as file:
-            np.save(file, parameters)
-        temporary.replace(path)
+        with writing(path):
+            self._folder.mkdir(exist_ok=True)
+            temporary = path.with_name(path.name + ".part")
+            with temporary.open("wb") as file:
+                np.save(file, parameters)
+            temporary.replace(path)
 
     def load(self) -> Iterator[tuple[int, FloatArray]]:
         """(rounds, parameters) of each, by rounds; `BadInput` if there is none."""

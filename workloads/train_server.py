@@ -20,6 +20,7 @@ from host_stack.audit.log import CommitLog
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.commit import Aggregate, Commit
 from host_stack.connect import open_transport, server_node
+from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray
 from host_stack.layout import SERVER_RANK, make_tag
 from host_stack.probe import probe
@@ -56,10 +57,20 @@ class Recorder:
         """Take up the last checkpoint, if there is one to resume from.
 
         Returns:
-            Rounds committed, and steps of each worker.
+            Rounds committed, and steps of each worker; `BadInput` if they are not of this training.
         """
         if resume and self._checkpoint.exists():
             rounds, steps, saved, state = load_checkpoint(self._checkpoint)
+            if (len(saved), len(steps)) != (len(parameters), workers):
+                raise BadInput(
+                    f"{self._checkpoint} has {len(saved)} parameters of {len(steps)} workers, the "
+                    f"job {len(parameters)} of {workers}"
+                )
+            if max(steps) > self._training.rounds or rounds > sum(steps):
+                raise BadInput(
+                    f"{self._checkpoint} has {rounds} rounds, and of each worker {steps} steps; "
+                    f"the training has {self._training.rounds}"
+                )
             parameters[:] = saved
             self._optimizer.load_state(state)
             return rounds, steps

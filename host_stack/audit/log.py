@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray, check_fraction_bits
 from host_stack.layout import MAX_KEYS, MAX_WORKERS
+from host_stack.writing import writing
 
 _MAGIC = b"LBA2"
 _HEAD = struct.Struct("<4sIIIi")
@@ -61,14 +62,17 @@ class _Log:
     """A new file in a folder, named by a prefix and the next free number."""
 
     def __init__(self, folder: Path, prefix: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        number = len(list(folder.glob(f"{prefix}-*.log")))
-        self._file: BinaryIO = (folder / f"{prefix}-{number:04d}.log").open("xb", buffering=0)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            number = len(list(folder.glob(f"{prefix}-*.log")))
+            self._path = folder / f"{prefix}-{number:04d}.log"
+            self._file: BinaryIO = self._path.open("xb", buffering=0)
 
     def _append(self, *parts: bytes) -> None:
         data = memoryview(b"".join(parts))
-        while data:
-            data = data[self._file.write(data) :]
+        with writing(self._path):
+            while data:
+                data = data[self._file.write(data) :]
 
 
 class PushLog(_Log):
