@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Callable
@@ -47,6 +48,7 @@ app = typer.Typer(
     help="In-network aggregation of the hot parameters of sparse models.",
 )
 DEFAULTS = RunOptions()
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _show_version(wanted: bool) -> None:
@@ -314,7 +316,8 @@ def main() -> None:
     except OSError as error:
         # A full disk, a folder that may not be written, …
         where = f": {error.filename}" if error.filename else ""
-        sys.stderr.write(f"error: {error.strerror or error}{where}\n")
+        advice = "; make room there and try again" if error.errno in _FULL else ""
+        sys.stderr.write(f"error: {error.strerror or error}{where}{advice}\n")
         sys.exit(1)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

@@ -35,17 +35,27 @@ class ProcessDied(EmulationError):
     """A supervised process ended before it should.
 
     `process` is its name, `returncode` its exit code (negative: the signal that killed it) and
-    `log_tail` the last lines that it logged.
+    `log_tail` the last lines that it logged. Where it has told `why` itself, that is shown alone.
     """
 
-    def __init__(self, process: str, returncode: int, ending: str, log_tail: list[str]) -> None:
+    def __init__(
+        self,
+        process: str,
+        returncode: int,
+        ending: str,
+        log_tail: list[str],
+        why: str | None = None,
+    ) -> None:
         super().__init__(process, returncode)
         self.process = process
         self.returncode = returncode
         self.log_tail = log_tail
         self._ending = ending
+        self._why = why
 
     def __str__(self) -> str:
+        if self._why is not None:
+            return f"{self.process}: {self._why}"
         return _with_tail(f"{self.process} {self._ending}", self.log_tail)
 
 

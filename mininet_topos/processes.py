@@ -215,7 +215,10 @@ class SupervisedProcess:
         code = self.returncode
         assert code is not None  # noqa: S101
         ending = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal(-code)}"
-        return ProcessDied(self.name, code, f"{ending} (log: {self.log_path})", self.log_tail())
+        told = self._pending.get("failed")
+        why = str(told[-1].fields.get("why")) if told else None
+        ending = f"{ending} (log: {self.log_path})"
+        return ProcessDied(self.name, code, ending, self.log_tail(), why)
 
     def _wait(
         self, poll: Callable[[], _T | None], awaited: str, timeout_s: float, interval_s: float
@@ -273,14 +276,19 @@ class SupervisedProcess:
             for line in lines:
                 self._take_line(line)
             if len(carry) > _LINE_MAX_BYTES:
-                self._log.write(carry)
+                self._write(carry)
                 carry = b""
+
+    def _write(self, data: bytes) -> None:
+        """Log something; on a full disk it is lost, and not the end of the process."""
+        with suppress(OSError):
+            self._log.write(data)
 
     def _take_line(self, line: bytes) -> None:
         event = parse_event(self.name, line)
         if event is None:
             if line:
-                self._log.write(line + b"\n")
+                self._write(line + b"\n")
             return
         with self._changed:
             self._pending.setdefault(event.kind, deque()).append(event)

@@ -86,6 +86,26 @@ def test_death_names_process_and_code_and_shows_the_end_of_the_log(group: Proces
         group.check()
 
 
+def test_a_process_that_says_why_it_fails_is_believed(group: ProcessGroup):
+    """In one line, whatever its log holds: on a full disk that may be nothing."""
+    script = SAY + "sys.stderr.write('x\\ny\\n'); say(event='failed', why='no room'); sys.exit(1)"
+    process = group.start("w0", python(script))
+    process.wait_exit(DEADLINE_S)
+    with pytest.raises(ProcessDied) as died:
+        process.check()
+    assert str(died.value) == "w0: no room"
+
+
+def test_a_log_that_cannot_be_written_does_not_keep_anybody_waiting(tmp_path: Path):
+    """The end of the process is noticed, and so are its events."""
+    (tmp_path / "w0.log").symlink_to("/dev/full")
+    with ProcessGroup(tmp_path) as group:
+        script = SAY + "print('x'); say(event='a'); sys.exit(3)"
+        process = group.start("w0", python(script))
+        assert process.wait_event("a", DEADLINE_S).kind == "a"
+        assert process.wait_exit(DEADLINE_S) == 3
+
+
 def test_death_by_signal_names_the_signal(group: ProcessGroup):
     """A crash is told from an exit."""
     process = group.start("s1", python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))

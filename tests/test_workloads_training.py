@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from host_stack.checkpoint import save_checkpoint
-from host_stack.errors import BadInput, PushFailed
+from host_stack.errors import BadInput, CannotWrite, PushFailed
 from workloads.optimizers import make_optimizer
 from workloads.train_server import Recorder
 from workloads.training import Training, emit, run_role, shard_folder
@@ -116,6 +116,18 @@ def test_expected_errors_are_one_line(
 
     assert run_role(main) == code
     assert capsys.readouterr().err == "error: no such job\n"
+
+
+def test_what_cannot_be_written_is_an_event_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """The log may be on the same full disk."""
+
+    def main() -> None:
+        raise CannotWrite("no room")
+
+    assert run_role(main) == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out) == {"event": "failed", "why": "no room"}
+    assert told.err == "error: no room\n"
 
 
 def test_an_interrupt_is_silent(capsys: pytest.CaptureFixture[str]) -> None:

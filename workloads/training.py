@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from host_stack import logs
 from host_stack.audit.log import PushLog
-from host_stack.errors import BadInput, LibraError
+from host_stack.errors import BadInput, CannotWrite, LibraError
 from host_stack.jsonfile import read_json_object
 from workloads.table_part import open_tables
 from workloads.workload import Workload
@@ -130,9 +131,17 @@ def await_start() -> None:
 
 
 def run_role(main: Any) -> int:
-    """Run a role's main function; an expected error becomes one line and its exit code."""
+    """Run a role's main function; an expected error becomes one line and its exit code.
+
+    A full disk may hold the log, too: that something cannot be written is an event besides.
+    """
     try:
         main()
+    except CannotWrite as error:
+        emit("failed", why=str(error))
+        with suppress(OSError):
+            logs.tell_error(error)
+        return error.exit_code
     except LibraError as error:
         logs.tell_error(error)
         return error.exit_code

@@ -9,12 +9,14 @@ import argparse
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from controller.daemon.event_log import log_event
 from controller.daemon.run import Options, run
 from controller.daemon.serving import Endpoint
+from controller.errors import DamagedState
 from host_stack import logs
 from host_stack.errors import LibraError
 
@@ -54,6 +56,11 @@ def main() -> int:
             metrics=None if given.metrics_port is None else ("127.0.0.1", given.metrics_port),
         )
         asyncio.run(run(options, report, turn_by_runner if given.detour else None))
+    except DamagedState as error:
+        report("failed", why=str(error))  # its disk may hold the log, too
+        with suppress(OSError):
+            logs.tell_error(error)
+        return error.exit_code
     except LibraError as error:
         logs.tell_error(error)
         return error.exit_code
