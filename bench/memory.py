@@ -44,6 +44,12 @@ class Growth:
     longest_s: float
     early_peak_bytes: int
 
+    @property
+    def late_bytes(self) -> float:
+        """What was grown over the second half of the longest life; 0 if it was too short."""
+        late_s = (1 - SETTLE_SHARE) * self.longest_s
+        return (self.slope_bytes_per_min or 0.0) * late_s / 60
+
 
 class MemorySampler:
     """Samples the descendants of a process every few seconds, in a thread, while the block runs."""

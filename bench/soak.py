@@ -1,7 +1,8 @@
 """Train for long under random faults: `python -m bench.soak --minutes 30` (needs root).
 
 The model has to be that of a training without faults and without a switch, the audit has to find
-every gradient, and no process may grow. The faults are a function of the seed.
+every gradient, faults have to happen, and no process of the job may grow. The faults are a function
+of the seed.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, BinaryIO
 
 from bench.memory import Growth, MemorySampler
+from controller.outputs import check_file
 from host_stack.errors import BadInput, LibraError
 from host_stack.progress import BSP, FORMS, Consistency
 from mininet_topos.faults import FaultPlan
@@ -31,6 +37,13 @@ RECOVERY_S = 7.0
 """What a fault takes, about: only the length of the run depends on it."""
 
 TELL_EVERY_S = 30.0
+MAX_SEED = (1 << 53) - 1
+
+GROWTH_MAX_BYTES = 2_000_000
+"""So much a process may grow over the second half of its longest life, by least squares."""
+
+RUNNER = "runner"
+"""No part of a job: it keeps a record of every round, and so may grow."""
 
 LINKS = "loss=0.002,dup=0.002,reorder=0.002"
 _KINDS = ("switch", "server", "worker1", "worker2", "controller", "cut", "two")
@@ -40,7 +53,7 @@ _ROLES = {
     "controller.daemon": "controller",
     "softswitch.cli": "switch",
     "host_stack.kv.scheduler": "scheduler",
-    "controller.cli": "runner",
+    "controller.cli": RUNNER,
 }
 
 
@@ -91,17 +104,24 @@ def train(
     log = folder / f"{mode}-{rounds}.log"
     with (
         log.open("wb") as output,
-        subprocess.Popen(command, stdout=output, stderr=output) as process,
+        _running(command, output) as process,
         MemorySampler(process.pid, role_of) as memory,
     ):
-        try:
-            code = _wait(process, memory)
-        except BaseException:
-            process.terminate()
-            raise
+        code = _wait(process, memory)
     if code:
         raise LibraError(f"the run failed: {log.read_text()[-2000:]}")
     return json.loads(path.read_text()), memory.growth()
+
+
+@contextmanager
+def _running(command: list[str], output: BinaryIO) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is ended, and waited for, with the block."""
+    with subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            yield process
+        except BaseException:
+            process.terminate()
+            raise
 
 
 def _wait(process: subprocess.Popen[bytes], memory: MemorySampler) -> int:
@@ -121,16 +141,17 @@ def _wait(process: subprocess.Popen[bytes], memory: MemorySampler) -> int:
 def soak(minutes: float, seed: int, folder: Path, consistency: str = "bsp") -> dict[str, Any]:
     """Calibrate, train under faults, train without, compare.
 
-    Out of step, which steps are in a round depends on time: only the audit is compared then.
+    Out of step, which steps are in a round depends on time: there is nothing to compare with then,
+    and the audit alone tells. `identical` and `same_pushes` are None.
     """
     in_step = consistency == str(BSP)
     short, _ = train(folder, "libra", CALIBRATION_ROUNDS, seed, LINKS, consistency)
     round_s = short["modes"]["libra"]["timeline"]["at_s"][-1] / CALIBRATION_ROUNDS
-    count = int(minutes * 60 / FAULT_EVERY_S)
+    count = max(1, int(minutes * 60 / FAULT_EVERY_S))
     rounds = max(CALIBRATION_ROUNDS, int((minutes * 60 - count * RECOVERY_S) / round_s))
     fault = random_faults(seed, rounds, count)
     faulty, growth = train(folder, "libra", rounds, seed, fault, consistency)
-    calm = train(folder, "server-only", rounds, seed, "")[0] if in_step else faulty
+    calm = train(folder, "server-only", rounds, seed, "")[0] if in_step else None
     recoveries = [f["recovery_s"] for f in faulty["faults"] if f["recovery_s"] is not None]
     return {
         "seed": seed,
@@ -140,12 +161,12 @@ def soak(minutes: float, seed: int, folder: Path, consistency: str = "bsp") -> d
         "missed": len(faulty["faults_missed"]),
         "fault": fault,
         "longest_recovery_s": max(recoveries, default=None),
-        "identical": faulty["model_sha256"] == calm["model_sha256"],
+        "identical": calm and faulty["model_sha256"] == calm["model_sha256"],
         "conserved": faulty["audit"]["conserved"],
-        "same_pushes": faulty["audit"]["pushed_sha256"] == calm["audit"]["pushed_sha256"],
+        "same_pushes": calm and faulty["audit"]["pushed_sha256"] == calm["audit"]["pushed_sha256"],
         "consistency": consistency,
         "model_sha256": faulty["model_sha256"],
-        "model_sha256_without_faults": calm["model_sha256"] if in_step else None,
+        "model_sha256_without_faults": calm and calm["model_sha256"],
         "memory": {role: asdict(each) for role, each in growth.items()},
     }
 
@@ -160,7 +181,7 @@ def show(found: dict[str, Any]) -> None:
     print(f"model under faults    {found['model_sha256']}")
     print(f"model without faults  {found['model_sha256_without_faults'] or 'not compared'}")
     for name in ("identical", "conserved", "same_pushes"):
-        print(f"{name}: {found[name]}")
+        print(f"{name}: {'null (out of step)' if found[name] is None else found[name]}")
     for role, fields in found["memory"].items():
         growth = Growth(**fields)
         slope = growth.slope_bytes_per_min
@@ -172,8 +193,34 @@ def show(found: dict[str, Any]) -> None:
         )
 
 
+def problems_of(found: dict[str, Any]) -> list[str]:
+    """Why a soak has failed, a line each; none where it has not."""
+    problems = []
+    if False in (found["identical"], found["conserved"], found["same_pushes"]):
+        problems.append("the training under faults is not the one without: this is a defect")
+    if not found["faults"]:
+        problems.append(
+            f"none of the {found['missed']} faults has happened: give it more --minutes, or "
+            "another --seed"
+        )
+    for role, fields in found["memory"].items():
+        growth = Growth(**fields)
+        if role != RUNNER and growth.late_bytes > GROWTH_MAX_BYTES:
+            problems.append(
+                f"{role} grew by {growth.late_bytes / 1e6:.1f} MB over the second half of a life "
+                f"of {growth.longest_s:.0f} s; allowed are {GROWTH_MAX_BYTES / 1e6:g} MB"
+            )
+    return problems
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """Unwind the stack: the run is ended, and its folder removed."""
+    signal.signal(number, signal.SIG_IGN)  # the way out is not to be cut short
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
-    """Read the command line; fails if a bit or a gradient is lost."""
+    """Read the command line; fails if a bit or a gradient is lost, or memory grows."""
     parser = argparse.ArgumentParser(prog="bench.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -182,14 +229,18 @@ def main() -> None:
     given = parser.parse_args()
     if not 0 < given.minutes <= 1440:
         raise BadInput(f"minutes {given.minutes}: allowed are above 0 to 1440")
+    if not 0 <= given.seed <= MAX_SEED:
+        raise BadInput(f"seed {given.seed}: allowed are 0 to {MAX_SEED}")
+    check_file("--json", given.json)
+    consistency = str(Consistency.parse(given.consistency))
+    signal.signal(signal.SIGTERM, _end)
     with tempfile.TemporaryDirectory(prefix="libra-soak-") as name:
-        consistency = str(Consistency.parse(given.consistency))
         found = soak(given.minutes, given.seed, Path(name), consistency)
     show(found)
     if given.json is not None:
         given.json.write_text(json.dumps(found, indent=2) + "\n")
-    if not (found["identical"] and found["conserved"] and found["same_pushes"]):
-        raise LibraError("the training under faults is not the one without: this is a defect")
+    if problems := problems_of(found):
+        raise LibraError("; ".join(problems))
 
 
 if __name__ == "__main__":
