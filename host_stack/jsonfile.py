@@ -21,7 +21,7 @@ def read_json_object(path: Path, what: str) -> dict[str, Any]:
     are not read.
     """
     try:
-        text = _read(path)
+        text = read_regular(path, MAX_JSON_BYTES)
     except (OSError, ValueError) as error:
         raise BadInput(f"{path} is not a {what}: {error}") from error
     return parse_json_object(text, what, path)
@@ -38,11 +38,12 @@ def parse_json_object(text: str | bytes, what: str, where: object) -> dict[str, 
     return found
 
 
-def _read(path: Path) -> bytes:
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """What a regular file holds; `OSError`, or `ValueError` for any other file and longer ones."""
     with open(path, "rb", opener=_open_regular) as file:
-        data = file.read(MAX_JSON_BYTES + 1)
-    if len(data) > MAX_JSON_BYTES:
-        raise ValueError(f"it has more than {MAX_JSON_BYTES >> 20} MiB")
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise ValueError(f"it has more than {most_bytes >> 20} MiB")
     return data
 
 

@@ -41,7 +41,7 @@ def from_run(
     """
     check_file("--json", json_path)
     check_folder("--out", out)
-    rates = axis(bandwidth, "--bandwidth", parse_rate_bps) if bandwidth else []
+    rates = [] if bandwidth is None else axis(bandwidth, "--bandwidth", parse_rate_bps)
     record = load_run(run)
     predictions = predict_run(record, rates)
     console = Console()
@@ -68,22 +68,30 @@ def _show(predictions: Sequence[ModePrediction], console: Console) -> None:
         label = formats.mode_label(each.name)
         for time in (each.here, *each.elsewhere):
             is_here = time is each.here
+            most = "" if is_here or not each.is_at_most(time) else "at most "
             table.add_row(
                 label if is_here else "",
                 _rates_text(time.rates),
                 formats.seconds(each.measured_s) if is_here else "",
-                formats.seconds(time.round_s),
+                f"{most}{formats.seconds(time.round_s)}",
                 f"{each.error:+.1%}" if is_here else "",
-                formats.seconds(time.free_s),
+                f"{most}{formats.seconds(time.free_s)}",
             )
     console.print(table)
     for each in predictions:
         console.print(in_words(each), markup=False, highlight=False, soft_wrap=True)
+    if any(each.is_at_most(time) for each in predictions for time in each.elsewhere):
+        console.print(
+            "On links faster than the run's a round takes at most as long as said: processes that "
+            "wait less for links also do less. Run it on such links to know.",
+            highlight=False,
+        )
     speedup = as_fields(predictions)["speedup"]
     if speedup is not None:
         others = "".join(
             f"; {other['predicted']:.2f}× at {rate_text(other['link_mbps'] * 1e6)}"
             for other in speedup["other_links"]
+            if other["predicted"] is not None
         )
         console.print(
             f"speed-up of Libra over server-only: predicted {speedup['predicted']:.2f}×, measured "

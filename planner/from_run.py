@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -68,6 +69,14 @@ class ModePrediction:
             "own_share": own_s / time_s,
         }
 
+    def is_at_most(self, elsewhere: RoundTime) -> bool:
+        """Whether the prediction is a bound from above: some link is faster than in the run.
+
+        What processes do while they wait for links (ask again, wake up) was counted as work.
+        """
+        here, there = self.here.rates, elsewhere.rates
+        return there.server_bps > here.server_bps or there.worker_bps > here.worker_bps
+
     @property
     def error(self) -> float:
         """Of the prediction, as a share of the measurement; negative if it is too short."""
@@ -102,6 +111,9 @@ def _predict_mode(
     record: RunRecord, name: str, mode: ModeRecord, rates_bps: Sequence[float]
 ) -> ModePrediction:
     profile, here = predict_mode(record, mode)
+    for what, seconds in (("measured", measured_s(mode)), ("predicted", here.round_s)):
+        if not (math.isfinite(seconds) and seconds > 0):
+            raise PlanError(f"rounds of {name} are {what} to take {seconds:g} s: no such run")
     others = [predict(profile, LinkRates.all(rate)) for rate in rates_bps]
     return ModePrediction(name, mode, profile, here, others)
 
@@ -125,7 +137,10 @@ def as_fields(predictions: Sequence[ModePrediction]) -> dict[str, Any]:
                     )
                 },
                 "processors": each.processors,
-                "other_links": [other.as_fields() for other in each.elsewhere],
+                "other_links": [
+                    {**other.as_fields(), "at_most": each.is_at_most(other)}
+                    for other in each.elsewhere
+                ],
             }
             for each in predictions
         },
@@ -143,7 +158,10 @@ def _speedup(predictions: Sequence[ModePrediction]) -> dict[str, Any] | None:
         "predicted": base.here.round_s / libra.here.round_s,
         "measured": base.measured_s / libra.measured_s,
         "other_links": [
-            {"link_mbps": slow.rates.server_bps / 1e6, "predicted": slow.round_s / fast.round_s}
+            {
+                "link_mbps": slow.rates.server_bps / 1e6,
+                "predicted": None if libra.is_at_most(fast) else slow.round_s / fast.round_s,
+            }
             for slow, fast in zip(base.elsewhere, libra.elsewhere, strict=True)
         ],
     }

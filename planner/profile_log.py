@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from host_stack.jsonfile import read_regular
 from planner.errors import PlanError
 from planner.profile import MAX_GRADIENT_BYTES, Profile, measured_profile
 
@@ -76,13 +77,13 @@ def read_pairs(path: Path, what: str) -> NDArray[np.float64]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise PlanError(f"{path} is larger than {MAX_BYTES >> 20} MiB, which no profile is")
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_regular(path, MAX_BYTES).decode().splitlines()
     except OSError as error:
         raise PlanError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise PlanError(f"{path} is no text") from error
+    except ValueError as error:
+        raise PlanError(f"{path} is no profile: {error}") from error
     return [line for line in lines if line.strip()]
 
 

@@ -76,7 +76,11 @@ class RoundBytes:
         cold = workers * max(up - grads, 0.0)
         pushed = workers * up if at_server else cold
         keeps = packets > 0 and not at_server
-        values = max(sent - (down - acks), 0.0) / (workers - 1) if workers > 1 else 0.0
+        if workers > 1:
+            values = max(sent - (down - acks), 0.0) / (workers - 1)
+        else:
+            # A single worker's link has UPDATEs as the server's does; without hot keys, none.
+            values = 0.0 if packets else sent
         return cls(
             workers=workers,
             own=up,

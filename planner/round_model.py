@@ -40,7 +40,7 @@ from typing import Any
 from mininet_topos.run_record import ModeRecord, RunRecord
 from planner.errors import PlanError
 from planner.round_bytes import RoundBytes
-from planner.units import above_0
+from planner.units import is_rate_bps
 
 WORKER_PHASES = ("compute", "push", "commit", "update")
 SERVER_PHASES = ("gather", "drain", "apply", "update")
@@ -56,8 +56,9 @@ class LinkRates:
     worker_bps: float
 
     def __post_init__(self) -> None:
-        above_0("rate of the server's link", self.server_bps)
-        above_0("rate of the workers' links", self.worker_bps)
+        for whose, rate_bps in (("server's", self.server_bps), ("workers'", self.worker_bps)):
+            if not is_rate_bps(rate_bps):
+                raise PlanError(f"rate of the {whose} links {rate_bps:g} bit/s: need 1e3 to 1e14")
 
     @classmethod
     def all(cls, rate_bps: float) -> LinkRates:

@@ -1,5 +1,6 @@
 """Profiles from logs and from layer tables."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -141,3 +142,12 @@ def test_events_that_cannot_be_are_refused(waits: list[float], sizes: list[int],
     """Lengths, times and sizes."""
     with pytest.raises(PlanError, match=message):
         profile_of(waits, sizes)
+
+
+def test_what_never_ends_is_no_log(tmp_path: Path) -> None:
+    """Neither a device nor a pipe that nobody writes to is read."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(PlanError, match="no regular file"):
+            read_log(path)

@@ -132,6 +132,53 @@ def test_bytes_of_a_server_alone_are_pushes_and_values():
     assert found.update == 0
 
 
+def test_one_worker_gets_all_that_a_server_sends():
+    """There is no other link to tell values by, and without hot keys no UPDATE."""
+    mode = mode_of(traffic(own=9_000.0, requests=0.0, drained=0.0, update=0.0), packets=0.0)
+    links = {name: mode["bytes"][name] for name in ("server", "worker1")}
+    links["server"]["to_switch"] = links["worker1"]["from_switch"]
+    found = bytes_of({**mode, "bytes": links})
+    assert found.cold_down == pytest.approx(4_000, rel=1e-3)
+    assert (found.workers, found.update) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"timeline": {"at_s": [0.5, 0.5, 0.5], "committed": [1, 2, 3]}},
+        {"timeline": {"at_s": [3.0, 2.0, 1.0], "committed": [1, 2, 3]}},
+        {
+            "phases_s": {"compute": [1e308] * ROUNDS, "push": [1.0] * ROUNDS},
+            "server_phases_s": {"drain": [1.0] * ROUNDS, "apply": [1e308] * ROUNDS},
+        },
+    ],
+)
+def test_rounds_that_take_no_time_are_refused(changes: dict[str, Any]):
+    """As none that can be, before anything is divided by them."""
+    run = run_of(libra={**mode_of(traffic()), **changes})
+    with pytest.raises(PlanError, match="no such run"):
+        predict_run(parse_run(run))
+
+
+def test_faster_links_are_bounded_from_above(tmp_path: Path):
+    """What processes did while they waited for slow links is no measure there."""
+    run = run_of(
+        libra=mode_of(traffic()),
+        server_only=mode_of(traffic(requests=0.0, drained=0.0, update=0.0), packets=0.0),
+    )
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    predictions = predict_run(load_run(tmp_path), [4e6, 16e6])
+    fields = as_fields(predictions)
+    assert [other["at_most"] for other in fields["modes"]["libra"]["other_links"]] == [False, True]
+    assert [other["predicted"] is None for other in fields["speedup"]["other_links"]] == [
+        False,
+        True,
+    ]
+    output = plan("from-run", tmp_path, "--bandwidth", "4M,16M")
+    assert "at most" in output
+    assert "Run it on such links to know" in " ".join(output.split())
+
+
 def test_parts_of_a_round_add_up():
     """Links alone, with values that all workers get at once, one after the other, or in between."""
     time = predict(profile_of(traffic(own=12_000.0)), LINKS)
