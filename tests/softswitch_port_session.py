@@ -7,6 +7,7 @@ port's receive ring (0: frames come through the socket's buffer).
 from __future__ import annotations
 
 import json
+import os
 import resource
 import socket
 import struct
@@ -158,17 +159,52 @@ def down_and_up(near: socket.socket, far: socket.socket) -> bool:
     return False
 
 
-def reborn(far: socket.socket) -> bytes | None:
-    """Delete the link of port 0, make it again, and return what comes through the switch."""
+def until_through(near: socket.socket, far: socket.socket, sent: bytes) -> bool:
+    """Send a frame until one comes through, while link and switch come back; whether it is that."""
+    far.settimeout(0.2)
+    for _ in range(100):
+        near.send(sent)
+        with suppress(TimeoutError):
+            return receive(far, 1)[0] == sent
+    return False
+
+
+def reborn(far: socket.socket) -> bool:
+    """Delete the link of port 0 and make it again; return whether frames cross the switch."""
     subprocess.run(["ip", "link", "delete", "host0"], check=True)
     make_link(0)
-    near = open_host("host0")
-    far.settimeout(0.2)
-    for _ in range(100):  # until the switch has heard of it
-        near.send(frame(9, 60))
-        with suppress(TimeoutError):
-            return receive(far, 1)[0]
-    return None
+    return until_through(open_host("host0"), far, frame(9, 60))
+
+
+def moved(near: socket.socket, far: socket.socket) -> bool:
+    """Move port 0 to another namespace and back, with its number; whether frames cross then."""
+    elsewhere = subprocess.Popen(["unshare", "-n", "sleep", str(10 * TIMEOUT_S)])
+    try:
+        own = Path("/proc/self/ns/net").readlink()
+        wait_for(lambda: Path(f"/proc/{elsewhere.pid}/ns/net").readlink() != own)
+        away = ["ip", "link", "set", "port0", "netns", str(elsewhere.pid)]
+        back = ["ip", "link", "set", "port0", "netns", str(os.getpid())]
+        subprocess.run(away, check=True)
+        subprocess.run(["nsenter", "-t", str(elsewhere.pid), "-n", *back], check=True)
+    finally:
+        elsewhere.kill()
+        elsewhere.wait()
+    for name in ("port0", "host0"):
+        subprocess.run(["ip", "link", "set", name, "up"], check=True)
+    return until_through(near, far, frame(8, 60))
+
+
+def long_after_down(switch: DataPlane, near: socket.socket, far: socket.socket) -> bool:
+    """Long frames that wait while port 0 goes down cross the switch in order, and so do others."""
+    switch.stop()
+    sent = [frame(number, 4096) for number in range(4)]
+    for each in sent[:3]:
+        near.send(each)
+    for state in ("down", "up"):
+        subprocess.run(["ip", "link", "set", "port0", state], check=True)
+    switch.start()
+    far.settimeout(TIMEOUT_S)
+    return receive(far, 3) == sent[:3] and until_through(near, far, sent[3])
 
 
 def observe(count: int, ring_places: int) -> dict[str, object]:
@@ -211,13 +247,17 @@ def observe(count: int, ring_places: int) -> dict[str, object]:
         again = reborn(hosts[1])
         near = open_host("host0")
         flapped = down_and_up(near, hosts[1])
+        long = long_after_down(switch, near, hosts[1])
+        back = moved(near, hosts[1])
         held = dropped_when_full(switch, near, 64) if ring_places else 64
         receive(hosts[1], 64 if ring_places else 0)
         crossed = without_memory(switch, near, hosts[1])
         return {
             "without_ring": crossed,
-            "reborn": again == frame(9, 60),
+            "reborn": again,
             "flapped": flapped,
+            "long_after_down": long,
+            "moved": back,
             "held": held,
             "in_order": received == [frame(n, 60 + n % 1000) for n in range(count)],
             "sizes": sizes,

@@ -43,6 +43,8 @@ def test_frames_cross_the_switch_unchanged_and_in_order(ring_places: int) -> Non
     errors = seen.pop("errors")
     assert seen == {
         "reborn": True,
+        "long_after_down": True,
+        "moved": True,
         "flapped": True,
         "held": 64,
         "without_ring": True,

@@ -51,12 +51,19 @@ static void ss_port_take(struct ss_ctx *c, struct ss_port *port, struct ss_buf *
 
 /* Rings */
 
+static ssize_t ss_recv_whole(struct ss_port *port, struct ss_buf *b)
+{
+    return recv(port->socket.fd, b->start, SS_MAX_PACKET, MSG_DONTWAIT | MSG_TRUNC);
+}
+
 /* Fills b from the ring, or from the socket if the frame was too long for its place: b->len is its
  * length, which may be more than there is room for. False if the kernel has lost it. */
 static bool ss_ring_read(struct ss_port *port, const struct tpacket2_hdr *h, struct ss_buf *b)
 {
     if (__builtin_expect(h->tp_status & TP_STATUS_COPY, 0)) {
-        ssize_t len = recv(port->socket.fd, b->start, SS_MAX_PACKET, MSG_DONTWAIT | MSG_TRUNC);
+        ssize_t len = ss_recv_whole(port, b);
+        if (len < 0) /* that the interface went down is said first, once; the frame is still there */
+            len = ss_recv_whole(port, b);
         b->len = len < 0 ? 0 : (uint32_t)len;
         return len >= 0;
     }

@@ -29,25 +29,39 @@ static int ss_link_events_open(int epoll)
     return fd;
 }
 
-/* Gives a port a socket on the interface that now has its name, if that is another one. */
+/* The interface that a packet socket receives from: none once that has left the namespace. */
+static unsigned ss_bound_to(int fd)
+{
+    struct sockaddr_ll address = {0};
+    socklen_t size = sizeof address;
+    if (getsockname(fd, (struct sockaddr *)&address, &size) || address.sll_ifindex < 0)
+        return 0;
+    return (unsigned)address.sll_ifindex;
+}
+
+/* Gives a port a socket on the interface that now has its name, if its socket is on none or another.
+ * It may have the number of the one before, which the port then has claimed already. */
 static void ss_port_revive(struct ss_ctx *c, struct ss_port *port)
 {
     unsigned index = if_nametoindex(port->name);
-    if (!index || index == port->socket.index)
+    if (!index || index == ss_bound_to(port->socket.fd))
         return;
+    bool known = index == port->socket.index;
     struct ss_socket fresh;
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = port->number};
-    int claim = ss_claim(index);
+    int claim = known ? port->claim : ss_claim(index);
     if (claim < 0)
         return; /* the next event tries again */
     if (ss_socket_open(&fresh, port->name, port->socket.ring_places)
         || epoll_ctl(c->io->epoll, EPOLL_CTL_ADD, fresh.fd, &event)) {
         ss_socket_close(&fresh);
-        close(claim);
+        if (!known)
+            close(claim);
         return;
     }
     ss_socket_close(&port->socket); /* also leaves the epoll set */
-    close(port->claim);
+    if (!known)
+        close(port->claim);
     port->socket = fresh;
     port->claim = claim;
 }
