@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from controller.byte_model import UDP_FRAME_BYTES, RowCosts
 from host_stack.codec import HEADER, Codec
 from host_stack.layout import BITMAP_LANES, Layout
+from mininet_topos.job_processes import is_worker
 from mininet_topos.run_record import ModeRecord
 from planner.errors import PlanError
 
@@ -52,8 +53,8 @@ class RoundBytes:
             PlanError: the run has not counted the bytes of its links.
         """
         rounds = len(mode.round_s)
-        links = dict(mode.traffic_bytes)
-        server = links.pop("server", None)
+        server = mode.traffic_bytes.get("server")
+        links = {n: link for n, link in mode.traffic_bytes.items() if is_worker(n)}
         if server is None or not links:
             raise PlanError("this run has no bytes of the links of server and workers")
         workers = len(links)

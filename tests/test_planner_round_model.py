@@ -132,6 +132,13 @@ def test_bytes_of_a_server_alone_are_pushes_and_values():
     assert found.update == 0
 
 
+def test_links_between_switches_are_no_workers():
+    """Nor is anything else that a run counts."""
+    mode = mode_of(traffic())
+    more = {"leaf1-spine1": mode["bytes"]["server"], "server2": mode["bytes"]["server"]}
+    assert bytes_of({**mode, "bytes": {**mode["bytes"], **more}}) == bytes_of(mode)
+
+
 def test_one_worker_gets_all_that_a_server_sends():
     """There is no other link to tell values by, and without hot keys no UPDATE."""
     mode = mode_of(traffic(own=9_000.0, requests=0.0, drained=0.0, update=0.0), packets=0.0)
