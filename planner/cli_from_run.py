@@ -68,7 +68,7 @@ def _show(predictions: Sequence[ModePrediction], console: Console) -> None:
         label = formats.mode_label(each.name)
         for time in (each.here, *each.elsewhere):
             is_here = time is each.here
-            most = "" if is_here or not each.is_at_most(time) else "at most "
+            most = "" if is_here or not each.is_at_most(time) else "≤ "
             table.add_row(
                 label if is_here else "",
                 _rates_text(time.rates),
@@ -85,6 +85,7 @@ def _show(predictions: Sequence[ModePrediction], console: Console) -> None:
             "On links faster than the run's a round takes at most as long as said: processes that "
             "wait less for links also do less. Run it on such links to know.",
             highlight=False,
+            soft_wrap=True,
         )
     speedup = as_fields(predictions)["speedup"]
     if speedup is not None:

@@ -182,7 +182,7 @@ def test_faster_links_are_bounded_from_above(tmp_path: Path):
         True,
     ]
     output = plan("from-run", tmp_path, "--bandwidth", "4M,16M")
-    assert "at most" in output
+    assert "≤ " in output
     assert "Run it on such links to know" in " ".join(output.split())
 
 
