@@ -6,13 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from softswitch.dataplane import DataPlane
 from softswitch.wiring import Wiring
+from tests.in_namespace import observe
 from tests.softswitch_port_session import frame, make_links, open_host, receive, swap_program
 
 pytestmark = pytest.mark.compiler
@@ -37,16 +36,7 @@ def test_parser_errors_are_counted_by_name() -> None:
 @pytest.mark.skipif(not shutil.which("unshare") or not shutil.which("ip"), reason="needs iproute2")
 def test_what_interfaces_lose_is_counted() -> None:
     """Frames that are too long, that an interface refuses, or that the switch does not fetch."""
-    result = subprocess.run(
-        [*("unshare", "-n", sys.executable), "-m", "tests.test_softswitch_drops"],
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    seen = json.loads(result.stdout)
+    seen, _ = observe("test_softswitch_drops")
     assert seen.pop("rx_dropped") > 0
     assert seen == {
         "oversize": 1,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from softswitch.dataplane import DataPlane
 from softswitch.errors import InvalidArgument, PortError, SoftSwitchError
 from softswitch.ports import MAX_RING_PLACES, RING_PLACES
+from tests.in_namespace import observe
 from tests.softswitch_flood_session import OTHERS
 from tests.softswitch_port_session import SIZES, swap_program
 
@@ -28,18 +25,8 @@ FRAMES = 1000
 @pytest.mark.parametrize("ring_places", [RING_PLACES, 0])
 def test_frames_cross_the_switch_unchanged_and_in_order(ring_places: int) -> None:
     """Frames of any length and with VLAN tags, and packets for the CPU, arrive and are counted."""
-    session = [sys.executable, "-m", "tests.softswitch_port_session"]
-    result = subprocess.run(
-        ["unshare", "-n", *session, str(FRAMES), str(ring_places)],
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    seen = json.loads(result.stdout)
-    assert "no ring of 4096 frames (Cannot allocate memory)" in result.stderr
+    seen, log = observe("softswitch_port_session", str(FRAMES), str(ring_places))
+    assert "no ring of 4096 frames (Cannot allocate memory)" in log
     errors = seen.pop("errors")
     assert seen == {
         "reborn": True,
@@ -70,16 +57,8 @@ def test_frames_cross_the_switch_unchanged_and_in_order(ring_places: int) -> Non
 @pytest.mark.skipif(not shutil.which("unshare") or not shutil.which("ip"), reason="needs iproute2")
 def test_a_flooded_switch_stays_awake_and_forgets_nobody() -> None:
     """Its rings are read without the epoll set; other ports, detaching and stopping go on."""
-    result = subprocess.run(
-        ["unshare", "-n", sys.executable, "-m", "tests.softswitch_flood_session"],
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout) == {
+    seen, _ = observe("softswitch_flood_session")
+    assert seen == {
         "awake": True,
         "others_answered": OTHERS,
         "none_lost": True,

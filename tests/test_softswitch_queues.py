@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from softswitch import queues
+from tests.in_namespace import observe
 from tests.softswitch_queue_session import FRAMES, SIZE
 
 
@@ -21,16 +18,7 @@ from tests.softswitch_queue_session import FRAMES, SIZE
 @pytest.mark.skipif(not shutil.which("unshare") or not shutil.which("tc"), reason="no iproute2")
 def test_a_shaped_link_fills() -> None:
     """What waits is there in packets and bytes, and what found no room is counted."""
-    done = subprocess.run(
-        ["unshare", "-n", sys.executable, "-m", "tests.softswitch_queue_session"],
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
+    seen, _ = observe("softswitch_queue_session")
     assert seen["before"] == seen["plain"] == {"packets": 0, "bytes": 0, "drops": 0}
     filled = seen["filled"]
     assert 0 < filled["packets"] <= 20
