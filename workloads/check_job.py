@@ -14,7 +14,7 @@ from pathlib import Path
 
 from host_stack.errors import BadInput
 from host_stack.shards import Shards
-from workloads.make_job import await_address
+from workloads.make_job import add_host_options, await_address
 from workloads.training import run_role
 
 
@@ -46,10 +46,7 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="check_job", description="Compare a job with its hosts.")
     parser.add_argument("job", type=Path, help="the job's description, a job.json")
-    parser.add_argument("--keys", type=int, required=True, help="parameters in all tables")
-    parser.add_argument("--server", nargs="+", required=True, help="name or address of each")
-    parser.add_argument("--workers", nargs="+", required=True, help="by rank; names or addresses")
-    parser.add_argument("--wait-s", type=float, default=0.0, help="for names that come up later")
+    add_host_options(parser)
     given = parser.parse_args()
     deadline = time.monotonic() + given.wait_s
     servers = [await_address(name, deadline) for name in given.server]

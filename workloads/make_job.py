@@ -60,20 +60,25 @@ def make(given: argparse.Namespace) -> Shards:
     return Shards(tuple(jobs))
 
 
+def add_host_options(parser: argparse.ArgumentParser) -> None:
+    """What a job is made for, and a job that exists is compared with."""
+    parser.add_argument("--keys", type=int, required=True, help="parameters in all tables")
+    parser.add_argument("--server", nargs="+", required=True, help="name or address of each")
+    parser.add_argument("--workers", nargs="+", required=True, help="by rank; names or addresses")
+    parser.add_argument("--wait-s", type=float, default=0.0, help="for names that come up later")
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="make_job", description="Describe a job in a file.")
     parser.add_argument("out", type=Path, help="the file, usually job.json")
-    parser.add_argument("--keys", type=int, required=True, help="parameters in all tables")
-    parser.add_argument("--server", nargs="+", required=True, help="name or address of each")
-    parser.add_argument("--workers", nargs="+", required=True, help="by rank; names or addresses")
+    add_host_options(parser)
     parser.add_argument("--job", type=int, default=1, help="number on the wire")
     parser.add_argument("--fraction-bits", type=int, default=40, help="F, the fixed-point scale")
     parser.add_argument("--lanes", type=int, default=32, help="of the switch's program")
     parser.add_argument("--switch", default="192.0.2.1", help="its address, for drains")
     parser.add_argument("--group", default="239.19.52.2", help="multicast group of UPDATEs")
     parser.add_argument("--scheduler-port", type=int, default=9700, help="at the server's address")
-    parser.add_argument("--wait-s", type=float, default=0.0, help="for names that come up later")
     given = parser.parse_args()
     job = make(given)
     try:
