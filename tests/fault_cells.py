@@ -7,7 +7,9 @@ are not listed in full take turns, so that every two values of two factors meet:
 - two victims at once: every pair in every phase through the embedded switch; through bmv2 and
   without a switch each takes every other of these cells;
 - two victims in two phases of a round: all orders of two phases, pairs taking turns;
-- cuts of a worker's and of the server's link, and a switch lost for good: every phase.
+- cuts of a worker's and of the server's link, and a switch lost for good: every phase;
+- workers out of step, all four victims one after the other: each rule of consistency with each
+  kind of links through the embedded switch, once through bmv2 and once without a switch.
 
 `tests/test_fault_cells.py` checks that nothing is left out.
 """
@@ -39,6 +41,11 @@ LINKS = {
     "reordering": "reorder=0.2,seed=15",
     "spikes": "spike=0.05,spike_delay=80ms,seed=16",
 }
+RULES = ("ssp:2", "ssp:1,steps=6", "async:steps=3", "async:seconds=0.3")
+"""How workers may be out of step, for `--consistency`."""
+MIXED = "loss=0.05,dup=0.1,reorder=0.2,depth=16,seed=17"
+"""Links that make some packets late that others were sent again for."""
+SEVERAL = "kill=switch@r1,kill=server@r2,kill=controller@r3,kill=worker1@r5:push"
 NEEDS_THE_NEXT_CONTROLLER = "kill=worker1@r3:push"
 """A worker that joins takes another epoch, which nobody but a controller gives."""
 
@@ -130,6 +137,18 @@ def lost_for_good() -> list[Cell]:
     return [
         Cell(EMBEDDED, workers, f"dead-{at or 'begin'}", f"dead=switch@r{AT}{_phase(at)}")
         for at, workers in [*full, *turns]
+    ]
+
+
+def out_of_step() -> list[tuple[str, Cell]]:
+    """Rules of consistency, each with cells in which everything dies once."""
+    kinds = {name: LINKS[name] for name in ("loss5", "reordering", "spikes")} | {"mixed": MIXED}
+    ways = [(EMBEDDED, name) for name in kinds] + [(BMV2, ""), (NO_SWITCH, "mixed")]
+    return [
+        (rule, Cell(way, WORKERS[(turn + at) % len(WORKERS)], name or "none", fault))
+        for turn, rule in enumerate(RULES)
+        for at, (way, name) in enumerate(ways)
+        for fault in [f"{kinds[name]},{SEVERAL}" if name else SEVERAL]
     ]
 
 

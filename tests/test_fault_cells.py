@@ -12,9 +12,11 @@ from tests.fault_cells import (
     CUT,
     EMBEDDED,
     LINKS,
+    MIXED,
     NO_SWITCH,
     PAIRS,
     POINTS,
+    RULES,
     VICTIMS,
     WORKERS,
     Cell,
@@ -22,6 +24,7 @@ from tests.fault_cells import (
     at_once,
     lost_for_good,
     one_after_the_other,
+    out_of_step,
 )
 
 EVERYTHING = [*all_cells(), *lost_for_good()]
@@ -88,3 +91,25 @@ def test_cuts_and_a_lost_switch_come_in_each_phase() -> None:
         assert ("cut", who, at) in did
     for at in POINTS:
         assert ("dead", "switch", at) in did
+
+
+def test_each_rule_of_consistency_meets_each_kind_of_links() -> None:
+    """Through the embedded switch; every rule meets every target and number of workers."""
+    cells = out_of_step()
+    for rule in RULES:
+        of_rule = [cell for of, cell in cells if of == rule]
+        assert {cell.workers for cell in of_rule} == set(WORKERS)
+        assert {cell.way for cell in of_rule} == {EMBEDDED, BMV2, NO_SWITCH}
+        embedded = [cell.fault for cell in of_rule if cell.way == EMBEDDED]
+        for links in (LINKS["loss5"], LINKS["reordering"], LINKS["spikes"], MIXED):
+            assert any(fault.startswith(links) for fault in embedded)
+
+
+@pytest.mark.parametrize("cell", [cell for _, cell in out_of_step()], ids=lambda cell: cell.id)
+def test_all_four_die_once_out_of_step(cell: Cell) -> None:
+    """And `libra run` takes the faults."""
+    plan = FaultPlan.parse(cell.fault)
+    plan.check(
+        workers=cell.workers, rounds=12, target="bmv2" if cell.way == BMV2 else "soft", backup=False
+    )
+    assert {fault.target for fault in plan.faults} == set(VICTIMS)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.fault_cells import BMV2, EMBEDDED, WORKERS, Cell, all_cells, lost_for_good
+from tests.fault_cells import BMV2, EMBEDDED, WORKERS, Cell, all_cells, lost_for_good, out_of_step
 from tests.test_run_end_to_end import libra, needs_emulation
 
 LIMIT_S = 1200
@@ -25,12 +25,16 @@ LIMIT_S = 1200
 pytestmark = [*needs_emulation, pytest.mark.timeout(2 * LIMIT_S + 60)]
 
 ROUNDS = 4
+STEPS = 12
+"""Of each worker, where they are out of step."""
 EVERY_RUN = {
     "libra-4-loss5",
     "libra-4-switch-drain",
     "libra-4-dead-drain",
     "libra-4-controller-push",
     "libra-4-server+worker1-compute",
+    "ssp:2-libra-4-reordering",
+    "async:steps=3-libra-8-mixed",
 }
 """Cells that run among all other tests."""
 
@@ -69,6 +73,11 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("references")
 
 
+def run_of(cell: Cell) -> tuple[str, str]:
+    """The mode and the target of `libra run`."""
+    return ("libra", "bmv2") if cell.way == BMV2 else (cell.way, "soft")
+
+
 def check(
     tmp_path: Path, references: Path, cell: Cell, *options: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -76,7 +85,7 @@ def check(
     folder = references / str(cell.workers)
     folder.mkdir(exist_ok=True)
     expected = reference(folder, cell.workers)
-    mode, target = ("libra", "bmv2") if cell.way == BMV2 else (cell.way, "soft")
+    mode, target = run_of(cell)
     run = train(tmp_path, cell.workers, mode, cell.fault, target, *options)
     assert run["model_sha256"] == expected["model_sha256"]
     assert run["audit"]["conserved"]
@@ -89,31 +98,6 @@ def check(
     return run, expected
 
 
-OUT_OF_STEP = ("ssp:2", "ssp:1,steps=6", "async:steps=3", "async:seconds=0.3")
-SEVERAL = "loss=0.05,seed=17,kill=switch@r1,kill=server@r2,kill=worker1@r5:push,kill=controller@r3"
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        pytest.param(rule, marks=pytest.mark.faults(every_run=rule in {"ssp:2", "async:steps=3"}))
-        for rule in OUT_OF_STEP
-    ],
-)
-def test_nothing_is_lost_out_of_step(rule: str, tmp_path: Path) -> None:
-    """Switch, server, a worker and the controller die one after the other: each step counts once.
-
-    Rounds are fewer than steps, and how many there are depends on time: a fault behind the last
-    one does not happen.
-    """
-    options = ("--consistency", rule, "--rounds", "12")
-    run = train(tmp_path, 4, "libra", SEVERAL, "soft", *options)
-    mode = run["modes"]["libra"]
-    assert run["audit"]["conserved"]
-    assert mode["audit"]["steps"] == 4 * 12
-    assert {"switch", "server"} <= {fault["target"] for fault in run["faults"]}
-
-
 needs_bmv2 = [
     pytest.mark.bmv2,
     pytest.mark.skipif(
@@ -122,19 +106,36 @@ needs_bmv2 = [
 ]
 
 
+def marks(cell: Cell, name: str) -> list[pytest.MarkDecorator]:
+    """Whether a cell runs among all other tests, and what it needs."""
+    every_run = pytest.mark.faults(every_run=name in EVERY_RUN)
+    return [every_run, *(needs_bmv2 if cell.way == BMV2 else ())]
+
+
 def params(cells: Iterable[Cell]) -> list:
     """Cells for pytest, with what each needs."""
-    return [
-        pytest.param(
-            cell,
-            id=cell.id,
-            marks=[
-                pytest.mark.faults(every_run=cell.id in EVERY_RUN),
-                *(needs_bmv2 if cell.way == BMV2 else ()),
-            ],
-        )
-        for cell in cells
-    ]
+    return [pytest.param(cell, id=cell.id, marks=marks(cell, cell.id)) for cell in cells]
+
+
+@pytest.mark.parametrize(
+    ("rule", "cell"),
+    [
+        pytest.param(rule, cell, id=f"{rule}-{cell.id}", marks=marks(cell, f"{rule}-{cell.id}"))
+        for rule, cell in out_of_step()
+    ],
+)
+def test_nothing_is_lost_out_of_step(rule: str, cell: Cell, tmp_path: Path) -> None:
+    """Switch, server, controller and a worker die one after the other: each step counts once.
+
+    Rounds are fewer than steps, and how many there are depends on time: a fault behind the last
+    one does not happen.
+    """
+    options = ("--consistency", rule, "--rounds", str(STEPS))
+    mode, target = run_of(cell)
+    run = train(tmp_path, cell.workers, mode, cell.fault, target, *options)
+    assert run["audit"]["conserved"]
+    assert run["modes"][mode]["audit"]["steps"] == cell.workers * STEPS
+    assert {"switch", "server"} <= {fault["target"] for fault in run["faults"]}
 
 
 @pytest.mark.parametrize("cell", params(all_cells()))
