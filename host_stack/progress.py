@@ -159,6 +159,10 @@ class Progress:
         """Do not wait for a rank that makes no steps."""
         self._final.add(rank)
 
+    def end(self) -> None:
+        """Wait for nobody: no rank has a step left to make."""
+        self._final.update(self._ranks)
+
     def is_waiting(self, rank: int) -> bool:
         """Whether a rank has completed its step and was not told to go on."""
         return rank in self._waiting

@@ -127,11 +127,14 @@ class Server:
         """That rounds are pushed in now."""
         return self._incarnation.epoch
 
-    def run(self, rounds: int | None = None) -> None:
+    def run(self, rounds: int | None = None, *, steps: int | None = None) -> None:
         """Serve until `rounds` rounds are committed, or all workers have ended.
 
-        The node must be started.
+        `steps` is how many each worker makes, where that is known: a server that resumes behind
+        the last of them waits for nobody, since workers may have left. The node must be started.
         """
+        if steps is not None and min(self._progress.committed) >= steps:
+            self._progress.end()
         with Stopwatch() as self._watch:
             self._serve(rounds)
 
@@ -364,7 +367,8 @@ class Server:
             pushed_in.fraction_bits,
         )
         # Workers that have heard of the last commit leave, and push nothing again.
-        records_first = self._records_first or self.round == self._rounds
+        is_last = self._progress.has_ended or self.round == self._rounds
+        records_first = self._records_first or is_last
         if records_first:
             self._on_commit(commit, self.parameters, aggregate)
         self._release()

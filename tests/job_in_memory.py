@@ -330,7 +330,8 @@ class MemoryJob:
                 resumed=self._saved.steps if resumed else None,
             )
             node.start()
-            server.run(self.rounds)
+            server.run(self.rounds, steps=len(self.pushes))
+            self.before_the_server_leaves(node)
         except Crashed:
             node.close()
             return False
@@ -338,6 +339,9 @@ class MemoryJob:
         self.outcome.counters = server.statistics()
         node.finalize()
         return True
+
+    def before_the_server_leaves(self, node: Node) -> None:
+        """All has been said: a test may let the server die here, with `Crashed`."""
 
     def _worker_main(self, rank: int) -> None:
         address = self.job.workers[rank]

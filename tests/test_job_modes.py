@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 from host_stack.aggregator import SoftwareAggregator
 from host_stack.audit.check import audit
 from host_stack.audit.log import CommitLog, PushLog
-from host_stack.commit import Commit
+from host_stack.commit import Aggregate, Commit
+from host_stack.fixedpoint import FloatArray
+from host_stack.kv.node import Node
 from host_stack.layout import make_tag
 from host_stack.progress import BSP, Consistency
 from tests.job_in_memory import SERVER, MemoryJob, addresses, random_pushes
-from tests.memory_network import Faults
+from tests.memory_network import Crashed, Faults
 from tests.test_job import NUM_KEYS, F, direct
 
 WORKERS = 3
@@ -113,3 +116,44 @@ def test_the_scale_changes(rule: Consistency, tmp_path: Path) -> None:
     job.run()
     assert {commit.fraction_bits for commit in job.commits} == {F, F - 12}
     check_audit(job, tmp_path)
+
+
+class LostAtTheEnd(MemoryJob):
+    """The server dies when it has let all workers go: after some of them have left, or none."""
+
+    leaving = WORKERS
+
+    def before_the_server_leaves(self, node: Node) -> None:
+        """Once."""
+        if not self.outcome.crashes[SERVER]:
+            deadline = time.monotonic() + 30
+            while len(self.outcome.replicas) < self.leaving and time.monotonic() < deadline:
+                node.process()
+            raise Crashed
+
+
+class LostBeforeTheEnd(LostAtTheEnd):
+    """What it said is not waited for."""
+
+    leaving = 0
+
+
+class LostBeforeTheRecord(MemoryJob):
+    """The server dies as it begins to record the commit that has the last steps."""
+
+    def _committed(self, commit: Commit, parameters: FloatArray, aggregate: Aggregate) -> None:
+        if min(commit.steps) == STEPS and not self.outcome.crashes[SERVER]:
+            raise Crashed
+        super()._committed(commit, parameters, aggregate)
+
+
+@pytest.mark.parametrize("kind", [LostAtTheEnd, LostBeforeTheEnd, LostBeforeTheRecord])
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_the_server_dies_behind_the_last_commit(rule: Consistency, kind: type[MemoryJob]) -> None:
+    """It comes back to workers that have ended, and does not wait for them to say so again."""
+    pushes = random_pushes(WORKERS, STEPS, NUM_KEYS, 400, seed=35)
+    network = direct(WORKERS, None)
+    job = kind(pushes, NUM_KEYS, HOT, network, F, consistency=rule, checkpoint_every=1)
+    job.run()
+    check_conserved(job)
+    assert job.outcome.crashes[SERVER] == 1

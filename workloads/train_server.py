@@ -159,7 +159,7 @@ def serve(
     # the last round of another shard has found.
     counts_rounds = consistency == BSP and training.framework == "numpy" and len(shards) == 1
     with closing(RowAnswers(controller, job, lambda: server.round, RowReader(job))):
-        server.run(training.rounds if counts_rounds else None)
+        server.run(training.rounds if counts_rounds else None, steps=training.rounds)
     incarnations.settle()
     emit("done", model_sha256=model_sha256(parameters), counters=server.statistics())
     _LOG.info("all rounds are committed")
