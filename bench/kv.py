@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ TURNS = 9
 HOST = "127.0.0.1"
 LIMIT_S = 120.0
 DIRECTIONS = ("push", "pull")
+KEYS_AGAIN = (True, False)
 
 
 class NodeDied(LibraError):
@@ -67,9 +69,9 @@ class Job:
         self._worker = self._nodes[-1]
         self._answer()
 
-    def take_turn(self, direction: str, keys: int) -> float:
-        """Seconds that a push or pull of so many keys takes."""
-        self._tell(f"{direction} {keys}\n")
+    def take_turn(self, direction: str, keys: int, again: bool = True) -> float:
+        """Seconds that a push or pull of so many keys takes: those of before, or a new array."""
+        self._tell(f"{direction} {keys} {'again' if again else 'new'}\n")
         return float(self._answer())
 
     def end(self) -> None:
@@ -135,43 +137,46 @@ def compile_pslite(build: Path, folder: Path, source: Path = NODE) -> Path:
 def measure(
     servers: int, keys: Sequence[int], turns: int, theirs: Path | None
 ) -> Iterator[dict[str, Any]]:
-    """The results of one number of servers: one for each size and direction."""
+    """The results of one number of servers: one for each size, direction and kind of keys."""
     with ExitStack() as stack:
         jobs = [Job("ours", [sys.executable, "-m", "bench.kv_node"], servers, stack)]
         if theirs is not None:
             jobs.append(Job("pslite", [str(theirs)], servers, stack))
         for number in keys:
             took = _turns(jobs, number, turns)
-            for direction in DIRECTIONS:
-                yield _result(number, servers, direction, took)
+            for direction, again in product(DIRECTIONS, KEYS_AGAIN):
+                yield _result(number, servers, direction, again, took)
         for job in jobs:
             job.end()
 
 
-def _turns(jobs: Sequence[Job], keys: int, turns: int) -> dict[tuple[str, str], list[float]]:
-    """Seconds by job and direction; the first turn of each is not counted."""
-    took: dict[tuple[str, str], list[float]] = {}
+Took = dict[tuple[str, str, bool], list[float]]
+"""Seconds by job, direction, and whether the keys were used before."""
+
+
+def _turns(jobs: Sequence[Job], keys: int, turns: int) -> Took:
+    """Let the jobs take turns; the first one of each kind is not counted."""
+    took: Took = {}
     for turn in range(turns + 1):
-        for direction in DIRECTIONS:
+        for again, direction in product(KEYS_AGAIN, DIRECTIONS):
             # Neither is always the first.
             for job in jobs if turn % 2 else reversed(jobs):
-                seconds = job.take_turn(direction, keys)
+                seconds = job.take_turn(direction, keys, again)
                 if turn:
-                    took.setdefault((job.name, direction), []).append(seconds)
+                    took.setdefault((job.name, direction, again), []).append(seconds)
     return took
 
 
-def _result(
-    keys: int, servers: int, direction: str, took: dict[tuple[str, str], list[float]]
-) -> dict[str, Any]:
+def _result(keys: int, servers: int, direction: str, again: bool, took: Took) -> dict[str, Any]:
     """One entry of `results`: medians, and the median of the ratios of neighbouring turns."""
-    ours = took["ours", direction]
-    theirs = took.get(("pslite", direction))
+    ours = took["ours", direction, again]
+    theirs = took.get(("pslite", direction, again))
     ratios = None if theirs is None else [b / a for a, b in zip(ours, theirs, strict=True)]
     return {
         "keys": keys,
         "servers": servers,
         "direction": direction,
+        "keys_again": again,
         "ours_s": statistics.median(ours),
         "pslite_s": None if theirs is None else statistics.median(theirs),
         "ratio": None if ratios is None else statistics.median(ratios),
@@ -190,11 +195,12 @@ def run(keys: Sequence[int], servers: Sequence[int], turns: int) -> dict[str, An
 
 def show(record: dict[str, Any]) -> None:
     """Print the results as a table."""
-    table = Table("keys", "servers", "", "ours", "ps-lite", "ps-lite ÷ ours")
+    table = Table("keys", "", "servers", "", "ours", "ps-lite", "ps-lite ÷ ours")
     for result in record["results"]:
         theirs, ratio = result["pslite_s"], result["ratio"]
         table.add_row(
             f"{result['keys']:,}",
+            "again" if result["keys_again"] else "new",
             str(result["servers"]),
             result["direction"],
             f"{result['ours_s'] * 1000:.2f} ms",

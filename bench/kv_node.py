@@ -1,7 +1,8 @@
 """A node of `host_stack.kv` for `bench/kv.py`: the role that the environment names.
 
-A server keeps what was pushed last and answers pulls with it. A worker reads lines "push N" and
-"pull N" and writes the seconds of each; an empty line ends it.
+A server keeps what was pushed last and answers pulls with it. A worker reads lines "push N KIND"
+and "pull N KIND" and writes the seconds of each; an empty line ends it. Of KIND "again" the keys
+are an array that stays read-only and is used each time, of "new" one that was not seen before.
 """
 
 from __future__ import annotations
@@ -42,17 +43,18 @@ def work(node: Node) -> None:
     for line in sys.stdin:
         if not line.strip():
             break
-        kind, number = line.split()
+        direction, number, kind = line.split()
         if len(keys) != int(number):
             step = np.uint64((2**64 - 1) // int(number))
             keys = np.arange(int(number), dtype=np.uint64) * step
-            keys.flags.writeable = False  # so that they are checked once
+            keys.flags.writeable = False  # so that they are known
             values = (np.arange(int(number)) % 1000).astype(np.float32)
+        given = keys if kind == "again" else keys.copy()
         started = time.perf_counter()
-        if kind == "push":
-            worker.wait(worker.push(keys, values))
+        if direction == "push":
+            worker.wait(worker.push(given, values))
         else:
-            worker.wait(worker.pull(keys, values))
+            worker.wait(worker.pull(given, values))
         print(time.perf_counter() - started, flush=True)
 
 

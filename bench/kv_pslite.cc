@@ -1,7 +1,8 @@
 // A node of the C++ ps-lite library for `bench/kv.py`; the same role as `bench/kv_node.py`.
 //
 // A server keeps what was pushed last and answers pulls with it. A worker reads lines
-// "push N" and "pull N" and writes the seconds of each; an empty line ends it.
+// "push N KIND" and "pull N KIND" and writes the seconds of each; an empty line ends it. Of KIND
+// "again" the keys are the same array each time, of "new" a copy of it.
 #include <chrono>
 #include <iostream>
 #include <string>
@@ -46,11 +47,16 @@ void Work() {
         values[i] = static_cast<float>(i % 1000);
       }
     }
+    ps::SArray<ps::Key> given = keys;
+    if (line.back() == 'w') {
+      given = ps::SArray<ps::Key>();
+      given.CopyFrom(keys);
+    }
     const auto start = Clock::now();
     if (line[1] == 'u' && line[2] == 's') {
-      worker.Wait(worker.ZPush(keys, values));
+      worker.Wait(worker.ZPush(given, values));
     } else {
-      worker.Wait(worker.ZPull(keys, &values));
+      worker.Wait(worker.ZPull(given, &values));
     }
     const std::chrono::duration<double> took = Clock::now() - start;
     std::cout << took.count() << std::endl;

@@ -267,7 +267,7 @@ def test_invalid_requests_are_rejected_by_reason(flags, arrays, reason) -> None:
 
 def test_the_sender_of_an_invalid_request_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here of one whose own check is missing."""
-    monkeypatch.setattr("host_stack.kv.ranges.check_keys", lambda keys: None)
+    monkeypatch.setattr("host_stack.kv.known.check_keys", lambda keys: None)
     with running_job(1, 1) as job:
         KVServer(job.servers[0]).set_request_handle(lambda *_: pytest.fail("it was handled"))
         worker = KVWorker(job.workers[0])

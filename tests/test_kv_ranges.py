@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from host_stack.kv.errors import KVUsageError
+from host_stack.kv.known import KeyCheck
 from host_stack.kv.ranges import (
     MAX_KEY,
-    KeyCheck,
     boundaries,
     check_keys,
     same_keys,

@@ -128,6 +128,9 @@ class SimpleApp:
         """Give a request up."""
         self._requests.forget(timestamp)
 
+    def peer_returned(self, peer: int) -> None:
+        """Note that a node was started anew."""
+
     def accept(self, message: Message) -> bool:
         """Take a message from the node; False while no handle is set for it."""
         if not message.meta.request:

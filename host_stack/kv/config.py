@@ -11,6 +11,7 @@ from host_stack.kv.errors import KVConfigError
 from host_stack.kv.ids import Role
 
 MAX_PER_ROLE = 2048
+KEEP_KEYS_MIB = 256
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
 
 
@@ -28,7 +29,9 @@ class KVConfig:
     job need the same of the latter, and of `local`, which uses Unix-domain sockets named
     /tmp/<port> instead of TCP; and of `key`, with which all connections are encrypted (CurveZMQ,
     which ps-lite itself does not speak). `keep_memory` is for large messages
-    (`host_stack.kv.memory`), and concerns the whole process.
+    (`host_stack.kv.memory`), and concerns the whole process. `keep_keys_bytes` is how much a
+    server may keep of the keys that workers use again; with 0 neither keeps keys, nor leaves them
+    out.
     """
 
     role: Role
@@ -52,6 +55,7 @@ class KVConfig:
     max_frame_bytes: int = 256 << 20
     queue_messages: int = 1000
     keep_memory: bool = False
+    keep_keys_bytes: int = 0
 
     def __post_init__(self) -> None:
         """Check every value that could come from a user."""
@@ -61,6 +65,7 @@ class KVConfig:
         _check_range("node_port", self.node_port, 0, 65535)
         _check_range("max_frame_bytes", self.max_frame_bytes, 1 << 10, 1 << 40)
         _check_range("queue_messages", self.queue_messages, 1, 1 << 20)
+        _check_range("keep_keys_bytes", self.keep_keys_bytes, 0, 1 << 40)
         for name in ("start", "wait", "barrier", "send"):
             if not 0 < getattr(self, f"{name}_timeout_s") < float("inf"):
                 value = getattr(self, f"{name}_timeout_s")
@@ -76,7 +81,7 @@ class KVConfig:
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "KVConfig":
         """Read the `DMLC_*` and `PS_*` variables of ps-lite (and `PORT`).
 
-        Memory is kept unless `LIBRA_KEEP_MEMORY` is 0.
+        Memory is kept unless `LIBRA_KEEP_MEMORY` is 0; `LIBRA_KEEP_KEYS` is in MiB, 256 if unset.
         """
         env = os.environ if environ is None else environ
         _refuse_unsupported(env)
@@ -95,6 +100,7 @@ class KVConfig:
             resend_timeout_s=_resend_timeout_s(env),
             local=_number_or(env, "DMLC_LOCAL", 0) != 0,
             keep_memory=_number_or(env, "LIBRA_KEEP_MEMORY", 1) != 0,
+            keep_keys_bytes=_number_or(env, "LIBRA_KEEP_KEYS", KEEP_KEYS_MIB) << 20,
         )
 
 

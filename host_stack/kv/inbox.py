@@ -17,6 +17,9 @@ class App(Protocol):
     def accept(self, message: Message) -> bool:
         """Take one message addressed to this app; False while no handler for it is set."""
 
+    def peer_returned(self, peer: int) -> None:
+        """Note that a node was started anew."""
+
 
 class Inbox:
     """The apps of a node, by the numbers that messages bear, and the requests without one yet."""
@@ -36,6 +39,11 @@ class Inbox:
         if key in self._apps:
             raise KVUsageError(f"app {key[0]} already has a customer {key[1]} on this node")
         self._apps[key] = app
+
+    def peer_returned(self, peer: int) -> None:
+        """Tell all apps that a node was started anew."""
+        for app in list(self._apps.values()):
+            app.peer_returned(peer)
 
     def deliver(self, message: Message) -> None:
         """Give a message to its app, or keep it."""

@@ -109,6 +109,7 @@ class Node:
         """Note that a node was started anew."""
         self.liveness.heard(peer)
         self._resender.forget(peer)
+        self._inbox.peer_returned(peer)
 
     def adopt(self, info: NodeInfo) -> None:
         """Take the identity that the scheduler assigned."""

@@ -9,7 +9,6 @@ from host_stack.kv.errors import KVProtocolError, KVUsageError
 from host_stack.kv.ids import describe, rank_of
 from host_stack.kv.message import LEN_DTYPE, Array, KeyArray, KVPairs, Message
 from host_stack.kv.ranges import same_keys
-from host_stack.kv.refusal import raise_refusal
 
 
 class PullCollector:
@@ -38,24 +37,24 @@ class PullCollector:
             self._flat_out = vals_out.reshape(-1)
             self._per_key = vals_out.size // max(keys.size, 1)
 
-    def take(self, message: Message) -> KVPairs | None:
+    def take(self, message: Message, without_keys: bool = False) -> KVPairs | None:
         """Check a server's answer; keep it, or copy it into `vals_out` and keep nothing."""
-        raise_refusal(message)
         if not message.meta.pull or len(message.data) not in (2, 3):
             raise KVProtocolError(f"{_who(message)} answered a pull without keys and values")
         rank = rank_of(message.peer or 0)
         begin, end = int(self._positions[rank]), int(self._positions[rank + 1])
         keys, vals, *rest = message.data
-        if not same_keys(keys, self._keys[begin:end]):
+        asked = self._keys[begin:end]
+        if not same_keys(keys, asked[:0] if without_keys else asked):
             raise KVProtocolError(f"{_who(message)} answered a pull with keys it was not asked for")
         if vals.dtype != self._dtype:
             raise KVProtocolError(
                 f"{_who(message)} sent values of {vals.dtype}, {self._dtype} was asked for"
             )
         lens = rest[0] if rest else None
-        _check_value_count(message, keys, vals, lens)
+        _check_value_count(message, asked, vals, lens)
         if self._flat_out is None:
-            return KVPairs(keys, vals, lens)
+            return KVPairs(asked, vals, lens)
         self._fill(message, begin, end, vals, lens)
         return None
 

@@ -1,7 +1,6 @@
 """Which server owns which keys: equal slices of the key space, as ps-lite cuts them."""
 
 import ctypes
-import weakref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,29 +41,6 @@ def check_keys(keys: KeyArray) -> None:
             f"keys must be sorted and unique: key {keys[where + 1]} follows {keys[where]}; "
             "sort them and sum duplicates first"
         )
-
-
-class KeyCheck:
-    """Checks keys as `check_keys`; those of the last array only once, if they cannot change.
-
-    That is an array which stays read-only and is no view of another one.
-    """
-
-    def __init__(self) -> None:
-        """Know no array."""
-        self._known: weakref.ref[KeyArray] | None = None
-
-    def knows(self, keys: KeyArray) -> bool:
-        """Whether an array was checked and has stayed as it was."""
-        return self._known is not None and self._known() is keys and not keys.flags.writeable
-
-    def __call__(self, keys: KeyArray) -> None:
-        """Refuse keys that are not one dimension of strictly increasing uint64."""
-        if self.knows(keys):
-            return
-        check_keys(keys)
-        is_kept = keys.base is None and not keys.flags.writeable
-        self._known = weakref.ref(keys) if is_kept else None
 
 
 def same_keys(keys: Array, others: Array) -> bool:

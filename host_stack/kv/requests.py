@@ -2,11 +2,13 @@
 
 import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from host_stack.kv.errors import KVError, KVNodeLost, KVTimeout, KVUsageError
 from host_stack.kv.ids import describe
-from host_stack.kv.message import Message
+from host_stack.kv.message import Array, Message
+from host_stack.kv.wire import Meta
 
 if TYPE_CHECKING:
     from host_stack.kv.node import Node
@@ -19,16 +21,29 @@ Answer = Callable[[Message], Any]
 Finish = Callable[[dict[int, Any]], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What `on_answer` returns of a request that the peer has not done: send this in its place."""
+
+    meta: Meta
+    arrays: tuple[Array, ...]
+
+
 class _Request:
     """One request to a set of nodes."""
 
-    __slots__ = ("answers", "callback", "complete", "error", "finish", "label", "on_answer", "open")
+    __slots__ = (
+        *("answers", "callback", "complete", "error", "finish", "label", "on_answer", "open"),
+        "timestamps",
+    )
 
     def __init__(
         self, label: str, peers: Iterable[int], on_answer: Answer, finish: Finish | None
     ) -> None:
         self.label = label
-        self.open = set(peers)
+        # Who has still to answer, and to which timestamp.
+        self.open = dict.fromkeys(peers, 0)
+        self.timestamps: list[int] = []
         self.on_answer = on_answer
         self.finish = finish
         self.callback: Callback | None = None
@@ -70,9 +85,15 @@ class RequestTable:
         with self._node.condition:
             if not self._next and self._node.roster and self._node.info.is_recovery:
                 self._next = 1 + secrets.randbelow(FIRST_MAX)
-            timestamp = self._next
-            self._next += 1
-            self._requests[timestamp] = request
+            return self._enter(request, tuple(request.open))
+
+    def _enter(self, request: _Request, peers: Iterable[int]) -> int:
+        """Expect answers of peers under a timestamp of their own."""
+        timestamp = self._next
+        self._next += 1
+        self._requests[timestamp] = request
+        request.timestamps.append(timestamp)
+        request.open.update(dict.fromkeys(peers, timestamp))
         return timestamp
 
     def settle_empty(self, timestamp: int) -> None:
@@ -80,33 +101,47 @@ class RequestTable:
         with self._node.condition:
             request = self._requests[timestamp]
         if not request.open:
-            self._complete(timestamp, request)
+            self._complete(request)
 
     def answered(self, message: Message) -> None:
         """Take a response; one that nobody waits for is counted and dropped."""
         timestamp, peer = message.meta.timestamp, message.peer
         with self._node.condition:
             request = self._requests.get(timestamp)
-            if request is None or peer is None or peer not in request.open:
+            if request is None or peer is None or request.open.get(peer) != timestamp:
                 self._node.stats.unexpected_response += 1
                 return
         try:
-            request.answers[peer] = request.on_answer(message)
+            answer = request.on_answer(message)
+            if isinstance(answer, Again):
+                self._send_again(request, peer, answer)
+                return
+            request.answers[peer] = answer
         except KVError as error:
             request.error = request.error or error
         with self._node.condition:
-            request.open.discard(peer)
+            request.open.pop(peer)
             complete = not request.open
         if complete:
-            self._complete(timestamp, request)
+            self._complete(request)
 
-    def _complete(self, timestamp: int, request: _Request) -> None:
+    def _send_again(self, request: _Request, peer: int, again: Again) -> None:
+        """Send what a peer has not done; it is another message, with a timestamp of its own.
+
+        A resender at the other end would drop a second one with the same.
+        """
+        with self._node.condition:
+            timestamp = self._enter(request, (peer,))
+        self._node.stats.keys_lacking += 1
+        self._node.send(peer, replace(again.meta, timestamp=timestamp), again.arrays)
+
+    def _complete(self, request: _Request) -> None:
         if request.callback is not None and request.error is None:
             request.callback()
         with self._node.condition:
             request.complete = True
             if request.finish is None and request.error is None:
-                self._requests.pop(timestamp, None)
+                self._drop(request)
             self._node.condition.notify_all()
 
     def done(self, timestamp: int) -> bool:
@@ -126,7 +161,7 @@ class RequestTable:
         limit_s = self._node.config.wait_timeout_s if timeout_s is None else timeout_s
 
         def lost() -> frozenset[int]:
-            return self._node.lost & request.open
+            return self._node.lost & request.open.keys()
 
         if not self._node.wait_until(lambda: request.complete or bool(lost()), limit_s):
             with self._node.condition:
@@ -151,6 +186,12 @@ class RequestTable:
     def forget(self, timestamp: int) -> None:
         """Give a request up; answers that still come are counted and dropped."""
         with self._node.condition:
+            request = self._requests.get(timestamp)
+            if request is not None:
+                self._drop(request)
+
+    def _drop(self, request: _Request) -> None:
+        for timestamp in request.timestamps:
             self._requests.pop(timestamp, None)
 
     def _find(self, timestamp: int) -> _Request | None:

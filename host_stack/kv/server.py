@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from host_stack.kv.app import SimpleApp
-from host_stack.kv.errors import KVUsageError
-from host_stack.kv.message import KEY_DTYPE, LEN_DTYPE, Array, KVPairs, Message
+from host_stack.kv.errors import KVUsageError, WireError
+from host_stack.kv.kept import KeptKeys
+from host_stack.kv.message import KEY_DTYPE, LEN_DTYPE, Array, KeyArray, KVPairs, Message
 from host_stack.kv.ranges import is_increasing
 from host_stack.kv.refusal import reason_body
+from host_stack.kv.sparing import NO_KEYS
 from host_stack.kv.wire import Meta
+from host_stack.kv.word import Says, Word, word_of
 
 if TYPE_CHECKING:
     from host_stack.kv.node import Node
@@ -20,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class KVMeta:
-    """A request as the server sees it; keep it to answer later (a held pull)."""
+    """A request as the server sees it; keep it to answer later (a held pull).
+
+    `keys` and `word` are what the server needs to leave the keys out of its answer.
+    """
 
     cmd: int
     push: bool
@@ -30,6 +36,8 @@ class KVMeta:
     customer_id: int
     priority: int
     answered: bool = field(default=False, compare=False)
+    keys: KeyArray = field(default_factory=lambda: NO_KEYS, compare=False, repr=False)
+    word: Word | None = field(default=None, compare=False, repr=False)
 
 
 RequestHandle = Callable[[KVMeta, KVPairs, "KVServer"], None]
@@ -40,7 +48,9 @@ class KVServer(SimpleApp):
 
     The handle gets arrays that share memory with the received frames, as long as it keeps
     them. Requests that are not valid (keys not increasing, values that do not fit) never reach
-    it: they are counted in `rejected`, by reason, and refused.
+    it: they are counted in `rejected`, by reason, and refused. Keys are read-only. They may have
+    been kept from an earlier request (`KVConfig.keep_keys_bytes`), and the answer to a pull leaves
+    them out where its worker knows them, and it is given the very array of the request.
     """
 
     def __init__(self, node: "Node", app_id: int = 0) -> None:
@@ -48,6 +58,8 @@ class KVServer(SimpleApp):
         super().__init__(node, app_id, app_id)
         self.rejected: Counter[str] = Counter()
         self._handle: RequestHandle | None = None
+        self._keeps = node.config.keep_keys_bytes > 0
+        self._kept = KeptKeys(node.config.keep_keys_bytes)
 
     def set_request_handle(self, handle: RequestHandle) -> None:
         """Call `handle(meta, kvs, server)` for each push and pull.
@@ -65,7 +77,14 @@ class KVServer(SimpleApp):
         `undeliverable`) if the worker takes no messages. Raises KVUsageError where the answer
         does not fit the request.
         """
-        return self._respond(meta, self._answer(meta), _response_arrays(meta, kvs))
+        arrays = _response_arrays(meta, kvs)
+        word = meta.word
+        if word is not None and word.says & Says.VALUES:
+            if arrays[0] is meta.keys:
+                arrays = (NO_KEYS, *arrays[1:])
+            else:
+                word = replace(word, says=word.says & ~Says.VALUES)
+        return self._respond(meta, self._answer(meta, word), arrays)
 
     def refuse(self, meta: KVMeta, reason: str) -> bool:
         """Answer a request, once: nothing of it counts, for `reason` (a line for people).
@@ -75,7 +94,11 @@ class KVServer(SimpleApp):
         answer = replace(self._answer(meta), pull=True, body=reason_body(reason))
         return self._respond(meta, answer)
 
-    def _answer(self, meta: KVMeta) -> Meta:
+    def peer_returned(self, peer: int) -> None:
+        """Note that a worker was started anew: it uses none of the keys that it had."""
+        self._kept.drop(peer)
+
+    def _answer(self, meta: KVMeta, word: Word | None = None) -> Meta:
         return Meta(
             head=meta.cmd,
             push=meta.push,
@@ -83,6 +106,7 @@ class KVServer(SimpleApp):
             app_id=self.app_id,
             customer_id=meta.customer_id,
             timestamp=meta.timestamp,
+            body=b"" if word is None else word.encode(),
         )
 
     def _accept_data(self, message: Message) -> bool:
@@ -98,13 +122,44 @@ class KVServer(SimpleApp):
             meta.customer_id,
             meta.priority,
         )
-        reason = _fault(message)
-        if reason is not None:
-            self.rejected[reason] += 1
-            self.refuse(request, reason)
+        try:
+            said = word_of(meta)
+        except WireError:
+            self._reject(request, "a word about keys that is none")
             return True
-        self._handle(request, KVPairs(*message.data), self)
+        data, is_kept = message.data, said is not None and bool(said.says & Says.NAMED)
+        reason = None if said is None else _word_fault(said, data)
+        if said is not None and reason is None and is_kept:
+            kept = self._kept.find((request.sender, request.customer_id), said)
+            if kept is None:
+                lacking = replace(said, says=Says.LACKING)
+                self._respond(request, self._answer(request, lacking))
+                return True
+            data = (kept, *data[1:])
+        reason = reason or _fault(meta, data, is_kept)
+        if reason is not None:
+            self._reject(request, reason)
+            return True
+        keys = data[0]
+        keys.flags.writeable = False
+        if said is not None and self._keeps:
+            request.keys, request.word = keys, self._answer_to(said, request, keys)
+        self._handle(request, KVPairs(*data), self)
         return True
+
+    def _answer_to(self, said: Word, request: KVMeta, keys: KeyArray) -> Word:
+        """What to say back to a word in a request that counts; keep what it wants to be kept."""
+        says = said.says & Says.VALUES
+        customer = request.sender, request.customer_id
+        if said.says & Says.NAMED or (
+            said.says & Says.KEEP and self._kept.keep(customer, said.name, keys, self.node.lost)
+        ):
+            says |= Says.KEEP
+        return replace(said, says=says)
+
+    def _reject(self, request: KVMeta, reason: str) -> None:
+        self.rejected[reason] += 1
+        self.refuse(request, reason)
 
 
 def _response_arrays(meta: KVMeta, kvs: KVPairs | None) -> tuple[Array, ...]:
@@ -135,18 +190,23 @@ def _lens_fit(keys: Array, vals: Array, lens: Array) -> bool:
     )
 
 
-def _fault(message: Message) -> str | None:
+def _word_fault(said: Word, data: tuple[Array, ...]) -> str | None:
+    """Why a word does not fit the keys that came with it, or None."""
+    count = 0 if said.says & Says.NAMED else said.count
+    return "a word about other keys" if data and data[0].size != count else None
+
+
+def _fault(meta: Meta, data: tuple[Array, ...], is_checked: bool) -> str | None:
     """Why a request is not valid, or None; the words are the keys of `rejected`."""
-    data = message.data
-    if not (message.meta.push or message.meta.pull):
+    if not (meta.push or meta.pull):
         return "neither push nor pull"
     if len(data) not in (2, 3):
         return "no keys and values"
     if data[0].dtype != KEY_DTYPE or not data[0].size:
         return "keys are not uint64, or none"
-    if not is_increasing(data[0]):
+    if not is_checked and not is_increasing(data[0]):
         return "keys are not sorted and unique"
-    return _value_fault(message.meta.push, *data)
+    return _value_fault(meta.push, *data)
 
 
 def _value_fault(push: bool, keys: Array, vals: Array, lens: Array | None = None) -> str | None:

@@ -24,3 +24,4 @@ class NodeStats:
     undeliverable: int = 0
     resent: int = 0
     repeated: int = 0
+    keys_lacking: int = 0

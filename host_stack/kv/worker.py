@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 from host_stack.kv.app import SimpleApp, int32
 from host_stack.kv.errors import KVProtocolError, KVUsageError
 from host_stack.kv.ids import describe, server_id
+from host_stack.kv.known import KeyCheck
 from host_stack.kv.message import (
     LEN_DTYPE,
     Array,
@@ -20,9 +21,9 @@ from host_stack.kv.message import (
     require_array,
 )
 from host_stack.kv.pull import PullCollector
-from host_stack.kv.ranges import KeyCheck, boundaries, slice_positions
-from host_stack.kv.refusal import raise_refusal
+from host_stack.kv.ranges import boundaries, slice_positions
 from host_stack.kv.requests import Callback
+from host_stack.kv.sparing import Exchange, Sparing
 from host_stack.kv.wire import Meta
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class KVWorker(SimpleApp):
     Arrays are neither copied when sent nor when received: keys and vals must stay unchanged,
     and vals_out untouched, until the request is complete (`wait`, `done` or the callback).
     That keys are sorted and unique is checked for each request; an array that stays read-only
-    (`keys.flags.writeable = False`, no view) is checked once, if it is used again and again.
+    (`keys.flags.writeable = False`, no view) is checked once, if it is used again and again, and
+    sent once to servers that keep it (`KVConfig.keep_keys_bytes`).
     A callback runs where messages are received and must not wait.
     """
 
@@ -51,6 +53,7 @@ class KVWorker(SimpleApp):
         self._val_dtype = np.dtype(val_dtype)
         self._bounds = boundaries(node.config.num_servers)
         self._check_keys = KeyCheck()
+        self._sparing = Sparing(node.config.keep_keys_bytes > 0)
 
     def push(
         self,
@@ -101,6 +104,10 @@ class KVWorker(SimpleApp):
         meta = self._meta(cmd, priority, push=True, pull=True)
         return self._send(meta, keys, vals, lens=lens, vals_out=vals_out, callback=callback)
 
+    def peer_returned(self, peer: int) -> None:
+        """Note that a server was started anew: it has none of the keys that it had."""
+        self._sparing.returned(peer)
+
     def _meta(self, cmd: int, priority: int, push: bool = False, pull: bool = False) -> Meta:
         return Meta(
             head=int32("cmd", cmd),
@@ -123,7 +130,7 @@ class KVWorker(SimpleApp):
         callback: Callback | None,
     ) -> int:
         """Cut keys and values into slices, one for each server, and send those with keys."""
-        self._check_keys(keys)
+        name = self._check_keys(keys)
         _check_kinds(meta.push, vals, vals_out, lens)
         if vals is None:
             vals = np.empty(0, self._val_dtype if vals_out is None else vals_out.dtype)
@@ -133,10 +140,12 @@ class KVWorker(SimpleApp):
         offsets = _value_offsets(keys, vals, lens, positions) if meta.push else positions * 0
         ranks = np.flatnonzero(np.diff(positions)).tolist()
         collector = PullCollector(keys, vals.dtype, positions, vals_out) if meta.pull else None
+        take = _check_push_response if collector is None else collector.take
+        exchange = Exchange(self._sparing, name, take)
         timestamp = self._requests.open(
             _LABELS[meta.push, meta.pull],
             map(server_id, ranks),
-            _check_push_response if collector is None else collector.take,
+            exchange.take,
             None if collector is None else collector.result,
             callback,
         )
@@ -146,7 +155,8 @@ class KVWorker(SimpleApp):
                 arrays: tuple[Array, ...] = (keys[part], vals[offsets[rank] : offsets[rank + 1]])
                 if lens is not None:
                     arrays += (lens[part],)
-                self.node.send(server_id(rank), replace(meta, timestamp=timestamp), arrays)
+                sent = replace(meta, timestamp=timestamp)
+                self.node.send(server_id(rank), *exchange.spare(server_id(rank), sent, arrays))
         except Exception:
             self._requests.forget(timestamp)
             raise
@@ -192,7 +202,7 @@ def _value_offsets(
     return offsets
 
 
-def _check_push_response(message: Message) -> None:
-    raise_refusal(message)
+def _check_push_response(message: Message, without_keys: bool) -> None:
+    del without_keys  # there are none
     if not message.meta.push or message.meta.pull or message.data:
         raise KVProtocolError(f"{describe(message.peer or 0)} answered a push with something else")
