@@ -137,7 +137,12 @@ def lose_requests(node: Node, number: int) -> None:
 
 
 def work(
-    port: int, workers: int, servers: int, cpp_servers: list[CppNode] | None = None, **changes: Any
+    port: int,
+    workers: int,
+    servers: int,
+    cpp_servers: list[CppNode] | None = None,
+    num_keys: int = NUM_KEYS,
+    **changes: Any,
 ) -> float:
     """Push and pull as a worker, once C++ servers are ready; return the largest error."""
     node = Node(config(Role.WORKER, port, workers, servers, **changes))
@@ -146,9 +151,10 @@ def work(
         for server in cpp_servers or []:
             assert server.serves.wait(LIMIT_S), "".join(server.lines)
         worker = KVWorker(node)
-        step = (2**64 - 1) // NUM_KEYS
-        keys = np.arange(NUM_KEYS, dtype=np.uint64) * np.uint64(step) + np.uint64(100 + node.rank)
-        vals = np.arange(NUM_KEYS, dtype=np.float32)
+        step = (2**64 - 1) // num_keys
+        keys = np.arange(num_keys, dtype=np.uint64) * np.uint64(step) + np.uint64(100 + node.rank)
+        keys.flags.writeable = False
+        vals = np.arange(num_keys, dtype=np.float32)
         for _ in range(5):
             worker.wait(worker.push(keys, vals))
         out = np.zeros_like(vals)

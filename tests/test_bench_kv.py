@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,9 @@ def check(path: Path, sizes: list[int], *, beside: bool) -> None:
     record = json.loads(path.read_text())
     assert record["schema"] == 1
     assert record["conditions"]["cores"] > 0
-    found = [(r["servers"], r["keys"], r["direction"]) for r in record["results"]]
-    assert found == [(s, k, d) for s in (1, 2) for k in sizes for d in ("push", "pull")]
+    fields = ("servers", "keys", "direction", "keys_again")
+    found = [tuple(result[field] for field in fields) for result in record["results"]]
+    assert found == list(product((1, 2), sizes, ("push", "pull"), (True, False)))
     for result in record["results"]:
         assert result["ours_s"] > 0
         assert result["turns"] == 2

@@ -18,9 +18,15 @@ ENV = {
 def test_environment_is_read_as_by_ps_lite() -> None:
     """The variables of ps-lite give a complete configuration."""
     config = KVConfig.from_env(ENV | {"DMLC_NODE_HOST": "10.0.0.7", "PORT": "9000"})
-    expected = KVConfig(Role.WORKER, "10.0.0.1", 8000, 3, 2, "10.0.0.7", 9000, keep_memory=True)
+    expected = KVConfig(
+        *(Role.WORKER, "10.0.0.1", 8000, 3, 2, "10.0.0.7", 9000),
+        keep_memory=True,
+        keep_keys_bytes=256 << 20,
+    )
     assert config == expected
     assert not KVConfig.from_env(ENV | {"LIBRA_KEEP_MEMORY": "0"}).keep_memory
+    for mib in (0, 3):
+        assert KVConfig.from_env(ENV | {"LIBRA_KEEP_KEYS": str(mib)}).keep_keys_bytes == mib << 20
 
 
 def test_interface_gives_the_address() -> None:
@@ -66,6 +72,7 @@ def test_missing_variables_are_named(name: str) -> None:
         ("PS_RESEND", "on"),
         ("PS_HEARTBEAT_INTERVAL", "-2"),
         ("PS_HEARTBEAT_TIMEOUT", "x"),
+        ("LIBRA_KEEP_KEYS", "-1"),
         ("DMLC_PS_VAN_TYPE", "ibverbs"),
     ],
 )
@@ -88,6 +95,7 @@ def test_bad_variables_are_refused(name: str, value: str) -> None:
         {"customers": 2},
         {"max_frame_bytes": 0},
         {"queue_messages": 0},
+        {"keep_keys_bytes": -1},
     ],
 )
 def test_bad_limits_are_refused(changes: dict[str, float]) -> None:

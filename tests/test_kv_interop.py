@@ -17,6 +17,9 @@ from tests.kv_jobs import LIMIT_S, config, start_scheduler
 pytestmark = needs_pslite
 
 CPP, PYTHON = "C++", "Python"
+MANY_KEYS = 35_001
+"""Enough to be left out at each of two servers; none of them is one of a C++ worker."""
+
 KINDS = ((CPP,), (PYTHON,), (CPP, PYTHON))
 
 
@@ -47,6 +50,22 @@ def test_roles_mix(scheduler: str, servers: tuple[str, ...], workers: tuple[str,
             assert store.result(LIMIT_S).pushes == sum(pushes[kind] for kind in workers)
         if scheduler == PYTHON:
             done.result(LIMIT_S)
+
+
+def test_keys_are_left_out_beside_cpp_servers_and_workers() -> None:
+    """Of one worker's keys, one server keeps its half, and the C++ library is sent its own."""
+    port, done = start_scheduler(2, 2)
+    room = {"keep_keys_bytes": 1 << 20}
+    with (
+        ThreadPoolExecutor(2) as pool,
+        cpp_node("kv_app_test", "server", port, 2, 2) as cpp,
+        cpp_node("kv_app_test", "worker", port, 2, 2),
+    ):
+        store = pool.submit(serve, port, 2, 2, **room)
+        error = pool.submit(work, port, 2, 2, [cpp], num_keys=MANY_KEYS, **room)
+        assert error.result(LIMIT_S) == 0
+        assert store.result(LIMIT_S).pushes == 100 + 5 + 1
+        done.result(LIMIT_S)
 
 
 def test_cpp_workers_on_python_scheduler_and_servers() -> None:

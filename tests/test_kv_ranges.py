@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from host_stack.kv.errors import KVUsageError
-from host_stack.kv.known import KeyCheck
 from host_stack.kv.ranges import (
     MAX_KEY,
     boundaries,
@@ -69,41 +68,6 @@ def test_good_keys_pass() -> None:
     """None, one and many."""
     for count in (0, 1, 5):
         check_keys(np.arange(count, dtype=np.uint64))
-
-
-def test_keys_that_may_have_changed_are_checked_each_time() -> None:
-    """Read-only views of them too, and other arrays after one that is known."""
-    check = KeyCheck()
-    keys = np.array([1, 2, 3], np.uint64)
-    view = keys[:]
-    view.flags.writeable = False
-    for each in (keys, view):
-        check(each)
-        keys[1] = 9
-        with pytest.raises(KVUsageError, match="sorted and unique"):
-            check(each)
-        keys[1] = 2
-    keys.flags.writeable = False
-    check(keys)
-    with pytest.raises(KVUsageError, match="sorted and unique"):
-        check(keys[::-1])
-
-
-def test_keys_that_stay_read_only_are_checked_once() -> None:
-    """They are known by themselves, for as long as they cannot be changed."""
-    check = KeyCheck()
-    keys = np.array([1, 2, 3], np.uint64)
-    keys.flags.writeable = False
-    check(keys)
-    keys.flags.writeable = True
-    keys[1] = 9
-    with pytest.raises(KVUsageError, match="sorted and unique"):
-        check(keys)
-    keys[1] = 2
-    keys.flags.writeable = False
-    check(keys)
-    check(keys)
-    assert check.knows(keys)
 
 
 ANY_KEYS = st.lists(st.integers(0, 3), max_size=4)

@@ -127,23 +127,21 @@ class KVServer(SimpleApp):
         except WireError:
             self._reject(request, "a word about keys that is none")
             return True
-        data, is_kept = message.data, said is not None and bool(said.says & Says.NAMED)
+        data, is_named = message.data, said is not None and bool(said.says & Says.NAMED)
         reason = None if said is None else _word_fault(said, data)
-        if said is not None and reason is None and is_kept:
-            kept = self._kept.find((request.sender, request.customer_id), said)
-            if kept is None:
-                lacking = replace(said, says=Says.LACKING)
-                self._respond(request, self._answer(request, lacking))
+        if said is not None and is_named and reason is None:
+            keys = self._kept.find((request.sender, request.customer_id), said)
+            if keys is None:
+                self._respond(request, self._answer(request, replace(said, says=Says.LACKING)))
                 return True
-            data = (kept, *data[1:])
-        reason = reason or _fault(meta, data, is_kept)
+            data = (keys, *data[1:])
+        reason = reason or _fault(meta, data, is_checked=is_named)
         if reason is not None:
             self._reject(request, reason)
             return True
-        keys = data[0]
-        keys.flags.writeable = False
+        data[0].flags.writeable = False
         if said is not None and self._keeps:
-            request.keys, request.word = keys, self._answer_to(said, request, keys)
+            request.keys, request.word = data[0], self._answer_to(said, request, data[0])
         self._handle(request, KVPairs(*data), self)
         return True
 
@@ -193,10 +191,11 @@ def _lens_fit(keys: Array, vals: Array, lens: Array) -> bool:
 def _word_fault(said: Word, data: tuple[Array, ...]) -> str | None:
     """Why a word does not fit the keys that came with it, or None."""
     count = 0 if said.says & Says.NAMED else said.count
-    return "a word about other keys" if data and data[0].size != count else None
+    fits = data and data[0].size == count and data[0].dtype == KEY_DTYPE
+    return None if fits else "a word about other keys"
 
 
-def _fault(meta: Meta, data: tuple[Array, ...], is_checked: bool) -> str | None:
+def _fault(meta: Meta, data: tuple[Array, ...], *, is_checked: bool) -> str | None:
     """Why a request is not valid, or None; the words are the keys of `rejected`."""
     if not (meta.push or meta.pull):
         return "neither push nor pull"

@@ -2,29 +2,30 @@
 
 Two thirds of a push of float32 values, and of the answer to a pull, are keys that the other end
 may have. Nodes that both know these words leave them out (docs/pslite.md, "Keys that are left
-out"). A word is the `body` of the message, 32 bytes, little-endian:
+out"). A word is the `body` of the message, 63 bytes of ASCII with numbers in hexadecimal digits:
 
-    mark 0xff "LK" 0x01 ‖ says:16 ‖ slot:16 ‖ nonce:64 ‖ number:64 ‖ count:64
+    keys/1 ‖ says:2 ‖ slot:2 ‖ nonce:16 ‖ number:16 ‖ count:16, with a space before each number
 
-Its first byte occurs in no UTF-8 text, so that no refusal is one. The C++ library looks at no body
-of a push, a pull or an answer.
+The C++ library looks at no body of a push, a pull or an answer, but prints it if it is told to.
 """
 
-import struct
+import re
 from dataclasses import dataclass
 from enum import IntFlag
 
 from host_stack.kv.errors import WireError
 from host_stack.kv.wire import Meta
 
-MARK = b"\xffLK\x01"
+MARK = b"keys/1 "
+"""How no refusal begins (`host_stack.kv.refusal`)."""
+
 SLOTS = 16
 """Arrays of keys that a server keeps for each worker."""
 
 MIN_KEYS = 16_384
 """From so many keys at a server on, leaving them out saves more than the words cost."""
 
-_FORM = struct.Struct("<4sHHQQQ")
+_FORM = re.compile(MARK + b" ".join(b"([0-9a-f]{%d})" % digits for digits in (2, 2, 16, 16, 16)))
 
 
 class Says(IntFlag):
@@ -80,7 +81,8 @@ class Word:
     def encode(self) -> bytes:
         """The body of a message."""
         name = self.name
-        return _FORM.pack(MARK, self.says, name.slot, name.nonce, name.number, self.count)
+        numbers = self.says, name.slot, name.nonce, name.number, self.count
+        return MARK + b"%02x %02x %016x %016x %016x" % numbers
 
 
 def word_of(meta: Meta) -> Word | None:
@@ -91,9 +93,10 @@ def word_of(meta: Meta) -> Word | None:
     body = meta.body
     if not body.startswith(MARK):
         return None
-    if len(body) != _FORM.size:
-        raise WireError(f"a word about keys has {_FORM.size} bytes, {len(body)} came")
-    _, says, slot, nonce, number, count = _FORM.unpack(body)
+    found = _FORM.fullmatch(body)
+    if found is None:
+        raise WireError(f"{body[:80]!r} is no word about keys")
+    says, slot, nonce, number, count = (int(digits, 16) for digits in found.groups())
     if says not in (_REQUESTS if meta.request else _ANSWERS):
         raise WireError(f"a word about keys says {says}, which means nothing here")
     if says & Says.VALUES and not meta.pull:
