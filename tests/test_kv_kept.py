@@ -126,6 +126,7 @@ class AnyUse(RuleBasedStateMachine):
     def everything_kept_is_counted(self) -> None:
         """In bytes, and within the limit."""
         assert self.kept.size_bytes == 8 * self._in_use() <= 8 * self.limit_keys
+        assert len(self.kept._shelves) == len({customer for customer, _ in self.model})
 
     def _in_use(self) -> int:
         return sum(keys.size for _, keys in self.model.values())

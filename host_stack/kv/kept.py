@@ -45,7 +45,7 @@ class KeptKeys:
         if keys.size < MIN_KEYS:
             return False
         shelf = self._shelves.get(customer)
-        if shelf is not None and shelf.nonce != name.nonce:
+        if shelf is not None and (shelf.nonce != name.nonce or set(shelf.arrays) == {name.slot}):
             self._clear(customer)
         elif shelf is not None:
             self._take_out(shelf, name.slot)
