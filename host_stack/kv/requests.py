@@ -131,6 +131,8 @@ class RequestTable:
         A resender at the other end would drop a second one with the same.
         """
         with self._node.condition:
+            if request.timestamps[0] not in self._requests:
+                return  # given up meanwhile
             timestamp = self._enter(request, (peer,))
         self._node.stats.keys_lacking += 1
         self._node.send(peer, replace(again.meta, timestamp=timestamp), again.arrays)
