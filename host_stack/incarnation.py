@@ -18,7 +18,6 @@ from host_stack.layout import EPOCH_BITS, MAX_EPOCH, MAX_ROUND
 from host_stack.placement import Placement
 from host_stack.standing import Standing
 from host_stack.transport import ipv4
-from host_stack.wake import Wake
 from host_stack.wire import MAX_HOPS
 
 MAX_PLACEMENT_BYTES = 64 << 20
@@ -140,36 +139,3 @@ class Incarnations(Protocol):
 
     def report(self, standing: Standing) -> None:
         """Tell how the job stands; does not wait."""
-
-
-class OwnIncarnations:
-    """Incarnations of a job without a controller: it is on no switch, the server counts epochs."""
-
-    def __init__(self) -> None:
-        self._wake = Wake()
-        self._next: Incarnation | None = None
-
-    def report(self, standing: Standing) -> None:
-        """Nobody asks."""
-
-    def fileno(self) -> int:
-        """Readable while there is news."""
-        return self._wake.fileno()
-
-    def news(self) -> Incarnation | None:
-        """The incarnation that was asked for."""
-        self._wake.clear()
-        found, self._next = self._next, None
-        return found
-
-    def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
-        """Go on without the switch."""
-        self.renew(reason, seen, round_)
-
-    def renew(self, reason: str, seen: Incarnation, round_: int) -> None:
-        """Make the next epoch."""
-        del reason
-        self._next = Incarnation(
-            next_epoch(seen.epoch), round_, seen.fraction_bits, seen.version, seen.placement
-        )
-        self._wake.set()

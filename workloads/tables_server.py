@@ -24,9 +24,10 @@ from host_stack.commit import Aggregate, Commit
 from host_stack.connect import open_transport, server_node
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray
-from host_stack.incarnation import Incarnation, Incarnations, OwnIncarnations
+from host_stack.incarnation import Incarnation
 from host_stack.job import Job
 from host_stack.kv.scheduler import MAX_LIFETIME_S
+from host_stack.own_incarnations import EpochFile, OwnIncarnations
 from host_stack.placement import Placement
 from host_stack.row_reader import RowReader
 from host_stack.server import Server
@@ -55,6 +56,7 @@ class Keeping:
         self._own = shards.own(shard)
         self._num_keys = shards.num_keys
         self._every = every
+        self.epochs = EpochFile(self._path.with_suffix(".epoch.json"))
 
     def load(self, job: Job, optimizer: Optimizer) -> tuple[int, list[int], FloatArray]:
         """(rounds, steps, parameters) that are there; `BadInput` if they are not of the job."""
@@ -79,10 +81,12 @@ class Keeping:
 
 
 @contextmanager
-def incarnations_of(job: Job, controller: ControllerAddress | None) -> Iterator[Incarnations]:
-    """Those of the job's controller, or of a job without one."""
+def incarnations_of(
+    job: Job, controller: ControllerAddress | None, epochs: EpochFile
+) -> Iterator[JobIncarnations | OwnIncarnations]:
+    """Those of the job's controller, or of a job without one, which are counted in `epochs`."""
     if controller is None:
-        yield OwnIncarnations()
+        yield OwnIncarnations(epochs)
         return
     client = JobIncarnations(controller, job.job)
     try:
@@ -116,17 +120,25 @@ def load_placement(path: Path, shards: Shards, shard: int) -> Placement:
 
 
 def first_incarnation(
-    shards: Shards, shard: int, incarnations: Incarnations, placement: Path | None, round_: int
+    given: argparse.Namespace,
+    shards: Shards,
+    incarnations: JobIncarnations | OwnIncarnations,
+    epochs: EpochFile,
+    round_: int,
+    *,
+    resumed: bool,
 ) -> Incarnation:
-    """The one in which this server begins, with `round_`."""
+    """The one in which this process begins, with `round_`: in no epoch of an earlier process."""
     if isinstance(incarnations, JobIncarnations):
-        return incarnations.begin(round_, resumed=round_ > 0, timeout_s=CONTROLLER_S)
-    job = shards.job(shard)
-    if placement is None:
+        first = incarnations.begin(round_, resumed=resumed, timeout_s=CONTROLLER_S)
+        epochs.write(first.epoch)
+        return first
+    job = shards.job(given.shard)
+    if given.placement is None:
         placed = Placement.empty(job.layout)
     else:
-        placed = load_placement(placement, shards, shard)
-    return Incarnation(job.epoch, round_, job.fraction_bits, 1, placed)
+        placed = load_placement(given.placement, shards, given.shard)
+    return Incarnation(incarnations.begin(job.epoch), round_, job.fraction_bits, 1, placed)
 
 
 def serve(given: argparse.Namespace) -> None:
@@ -150,8 +162,11 @@ def serve(given: argparse.Namespace) -> None:
 
     address = given.controller
     controller = None if address is None else ControllerAddress.parse(address, given.tls)
-    with incarnations_of(job, controller) as incarnations:
-        first = first_incarnation(shards, given.shard, incarnations, given.placement, round_)
+    # Also one that died before its first checkpoint has heard of its workers.
+    resumed = round_ > 0 or keeping.epochs.read() is not None
+    with incarnations_of(job, controller, keeping.epochs) as incarnations:
+        epochs = keeping.epochs
+        first = first_incarnation(given, shards, incarnations, epochs, round_, resumed=resumed)
         transport = open_transport(job, job.server)
         node = server_node(job, job.server)
         server = Server(
@@ -163,7 +178,7 @@ def serve(given: argparse.Namespace) -> None:
             node,
             incarnations,
             on_commit,
-            resumed=steps if round_ else None,
+            resumed=steps if resumed else None,
             records_first=len(shards) > 1,
         )
         logs.describe(lambda: {"job": job.job, "epoch": server.epoch, "round": server.round})
@@ -174,6 +189,7 @@ def serve(given: argparse.Namespace) -> None:
             server.run()
             # Workers that make no steps may still push.
             node.finalize(MAX_LIFETIME_S)
+        epochs.remove()
         sha256 = model_sha256(server.parameters)
         emit("done", model_sha256=sha256, counters=server.statistics())
         transport.close()

@@ -1,0 +1,114 @@
+"""A server of `workloads.tables_server` that dies and is started again while its workers live."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from host_stack.checkpoint import save_checkpoint
+from host_stack.connect import connected
+from host_stack.job import Job
+from host_stack.placement import heat_based
+from tests.job_in_memory import LAYOUT, Push, make_job, random_pushes
+from tests.kv_jobs import loopback_network, start_scheduler
+
+pytestmark = pytest.mark.timeout(180)
+
+LIMIT_S = 120
+WORKERS = 2
+STEPS = 3
+KEYS = 1000
+HOT = 400
+
+
+@dataclass
+class Restarted:
+    """A job without a controller; its server is killed when worker 0 has pushed `step`.
+
+    Before the server hears that the step is complete. Worker 1 pushes that step to the next
+    process only.
+    """
+
+    folder: Path
+    job: Job
+    step: int
+    pushes: list[list[Push]]
+    server: subprocess.Popen[str] = field(init=False)
+    is_back: threading.Event = field(default_factory=threading.Event)
+
+    def start_server(self) -> None:
+        """Start a process of the server, the first one or the next one."""
+        self.server = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "workloads.tables_server"),
+                *(str(self.folder / "job.json"), str(self.folder / "parameters.npz")),
+                *("--optimizer", "sgd", "--learning-rate", "1", "--checkpoint-every", "1"),
+                *("--placement", str(self.folder / "placement.npz")),
+                *("--save", str(self.folder / "final.npy")),
+            ]
+        )
+
+    def pushed(self, step: int) -> None:
+        """Worker 0 has pushed, and not said so: kill the server and start it again, once."""
+        if step == self.step and not self.is_back.is_set():
+            self.server.kill()
+            self.server.wait(LIMIT_S)
+            self.start_server()
+            self.is_back.set()
+
+    def train(self, rank: int) -> None:
+        """The life of a worker."""
+
+        def on_pushed(tag: int, step: int, keys: np.ndarray, gradients: np.ndarray) -> None:
+            if rank == 0:
+                self.pushed(step)
+
+        nothing = np.zeros(0, np.uint64)
+        with connected(self.job, rank, lambda shard: on_pushed, multicast=False) as connection:
+            first = connection.worker.start()
+            assert first == 0
+            for step in range(STEPS):
+                if (rank, step) == (1, self.step):
+                    assert self.is_back.wait(LIMIT_S)
+                connection.worker.push_round(step, *self.pushes[step][rank], nothing)
+            connection.worker.end(STEPS - 1)
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_no_push_is_lost_with_the_server(tmp_path: Path, step: int) -> None:
+    """What the dead process had acknowledged is pushed again to the next one, and counted once."""
+    port, scheduled = start_scheduler(WORKERS, 1, LIMIT_S)
+    network = loopback_network()
+    workers = tuple(f"{network}.{10 + rank}" for rank in range(WORKERS))
+    job = replace(
+        make_job(WORKERS, KEYS, 40, port),
+        workers=workers,
+        server=f"{network}.1",
+        scheduler=("127.0.0.1", port),
+    )
+    job.save(tmp_path / "job.json")
+    heat_based(np.arange(HOT, dtype=np.uint64), LAYOUT).save(tmp_path / "placement.npz")
+    save_checkpoint(tmp_path / "parameters.npz", 0, [0] * WORKERS, np.zeros(KEYS, np.float32), {})
+    pushes = random_pushes(WORKERS, STEPS, KEYS, 300, seed=41)
+    run = Restarted(tmp_path, job, step, pushes)
+    run.start_server()
+    try:
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for future in [pool.submit(run.train, rank) for rank in range(WORKERS)]:
+                future.result(LIMIT_S)
+        assert run.server.wait(LIMIT_S) == 0
+    finally:
+        run.server.kill()
+    scheduled.result(LIMIT_S)
+    final = np.load(tmp_path / "final.npy")
+    wanted = np.zeros(KEYS, np.float64)
+    for keys, gradients in (push for row in pushes for push in row):
+        np.subtract.at(wanted, keys.astype(np.int64), gradients.astype(np.float64))
+    np.testing.assert_allclose(final, wanted, atol=1e-6)
