@@ -256,13 +256,13 @@ class Worker:
         changed = self._go(answer)
         if not self._in_step:
             pulled = self._replica.ask_cold(next_keys, 0)
+        was_complete, self._is_complete = self._is_complete, False  # a move may come in between
         if changed is not None:
             times.fetched_rows += self._replica.complete(changed, self._status)
         if pulled is not None:
             cold_keys = self._replica.cold_of(next_keys)
             self._replica.wait(pulled, cold_keys, self._committed, self._status)
-        self._is_complete = self._is_complete and changed is not None
-        self.is_current = self._is_complete
+        self.is_current = self._is_complete = was_complete and changed is not None
         watch.lap(times.phases, "update")
         times.hot_keys, times.cold_keys = len(index), len(step.keys) - len(index)
         times.packets = packing.count

@@ -12,10 +12,13 @@ from host_stack.aggregator import SoftwareAggregator
 from host_stack.audit.check import audit
 from host_stack.audit.log import CommitLog, PushLog
 from host_stack.commit import Aggregate, Commit
-from host_stack.fixedpoint import FloatArray
+from host_stack.control import Answer, Request
+from host_stack.fixedpoint import FloatArray, IntArray
 from host_stack.kv.node import Node
 from host_stack.layout import make_tag
 from host_stack.progress import BSP, Consistency
+from host_stack.replica import Replica
+from host_stack.worker import Worker
 from tests.job_in_memory import SERVER, MemoryJob, addresses, random_pushes
 from tests.memory_network import Crashed, Faults
 from tests.test_job import NUM_KEYS, F, direct
@@ -157,3 +160,46 @@ def test_the_server_dies_behind_the_last_commit(rule: Consistency, kind: type[Me
     job.run()
     check_conserved(job)
     assert job.outcome.crashes[SERVER] == 1
+
+
+class MovesWhileFetching(MemoryJob):
+    """The job moves while a worker waits for the changed rows of a commit, with steps behind it.
+
+    Its next step is noted, with whether the worker takes its rows for current ones.
+    """
+
+    moved: Replica | None = None
+    found_current: bool | None = None
+
+    def complete(self, replica: Replica, changed: dict[int, IntArray], status: Request) -> None:
+        """Move once; the worker asks how things stand, as it does when a pull is lost."""
+        if self.moved is None and any(map(len, changed.values())):
+            self.moved = replica
+            self.controller.move(status.committed)
+
+            def go_on_waiting(answer: Answer) -> bool:
+                return False
+
+            replica._dialogue.until(status, lambda: False, go_on_waiting, "answer a pull")
+
+    def _step(self, worker: Worker, rank: int, step: int) -> None:
+        if self.moved is worker._replica and self.found_current is None:
+            self.found_current = worker.is_current
+        super()._step(worker, rank, step)
+
+
+def test_rows_that_a_move_kept_from_coming_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps that are pushed again bring no rows of commits before them."""
+    pushes = random_pushes(WORKERS, STEPS, NUM_KEYS, 400, seed=36)
+    rule = RULES["async-count"]
+    job = MovesWhileFetching(pushes, NUM_KEYS, HOT, direct(WORKERS, None), F, consistency=rule)
+    complete = Replica.complete
+
+    def moves_before(replica: Replica, changed: dict[int, IntArray], status: Request) -> int:
+        job.complete(replica, changed, status)
+        return complete(replica, changed, status)
+
+    monkeypatch.setattr(Replica, "complete", moves_before)
+    job.run()
+    check_conserved(job)
+    assert job.found_current is False
