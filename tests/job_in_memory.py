@@ -261,6 +261,8 @@ class MemoryJob:
         self._consistency = consistency
         self.rounds = len(pushes) if consistency == BSP else None
         """After which the server ends; None: when the workers say so."""
+        self.records_first = False
+        """As of the `Server`."""
         self.outcome = Outcome(
             np.zeros(num_keys, np.float32), [], {}, [[] for _ in range(self._workers)], 0
         )
@@ -328,6 +330,7 @@ class MemoryJob:
                 self._committed,
                 consistency=self._consistency,
                 resumed=self._saved.steps if resumed else None,
+                records_first=self.records_first,
             )
             node.start()
             server.run(self.rounds, steps=len(self.pushes))

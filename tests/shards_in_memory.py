@@ -67,7 +67,7 @@ class ShardsInMemory:
                     checkpoint_every=checkpoint_every,
                 )
             )
-            self.jobs[-1].rounds = None
+            self.jobs[-1].rounds, self.jobs[-1].records_first = None, True
             first += size
         self.shards = Shards(tuple(job.job for job in self.jobs))
         self.crashes: Counter[int] = Counter()

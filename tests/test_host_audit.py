@@ -221,6 +221,27 @@ def test_steps_that_go_back_are_found(logs: Logs) -> None:
     assert found.problems == ("round 3: steps (2, 2, 2) are committed behind (3, 3, 3)",)
 
 
+def test_rounds_that_a_server_lost_do_not_count(logs: Logs) -> None:
+    """Out of step, the next process may need fewer rounds for the same steps."""
+    steps, made = pushes(3), pushes(4)
+    logs.round(2, 3, steps)
+    logs.round(2, 4, made)
+    logs.server = CommitLog(logs.folder)  # it has the rounds before 3 in its checkpoint
+    for log, first, second in zip(logs.workers, steps, made, strict=True):
+        log.record(make_tag(3, 3), 3, *first)
+        log.record(make_tag(3, 3), 4, *second)
+    aggregator = SoftwareAggregator(NUM_KEYS, F)
+    for step, row in enumerate((steps, made)):
+        for rank, (keys, values) in enumerate(row):
+            at = keys.astype(np.int64)
+            aggregator.add(rank, at, values, np.full(len(at), step))
+    keys, sums = aggregator.take()
+    logs.server.record(make_tag(3, 3), (5,) * WORKERS, F, keys.astype(np.uint64), sums)
+    found = check(logs, 5)
+    assert found.conserved, found.problems
+    assert (found.commits, found.steps) == (4, 15)
+
+
 @pytest.mark.parametrize("name", ["push-x-0.log", "push-1.log", "push--1-0.log", "push-²-0.log"])
 def test_a_log_of_nobody_is_refused(logs: Logs, name: str) -> None:
     """Its name says whose pushes it has."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -135,6 +137,26 @@ def test_a_server_that_has_lost_rounds_ends_the_job() -> None:
     job.jobs[1].after_commit(fail_after)
     with pytest.raises(ServersApart, match="has gone back to round 0, this worker is at 3"):
         job.run()
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_a_server_that_dies_around_its_last_record(is_recorded: bool) -> None:
+    """Before it nobody has heard of the commit; behind it no step is left to wait for."""
+    pushes = random_pushes(2, 3, NUM_KEYS, 900, seed=10)
+    job = ShardsInMemory(pushes, NUM_KEYS, 2000, 2, checkpoint_every=1)
+    second = job.jobs[1]
+    record = second._committed
+
+    def dies(commit: Commit, *more: Any) -> None:
+        is_last = commit.round == 2 and not second.outcome.crashes
+        if is_recorded or not is_last:
+            record(commit, *more)
+        if is_last:
+            raise Crashed
+
+    second._committed = dies  # type: ignore[method-assign]
+    assert job.run().tobytes() == expected(pushes).tobytes()
+    assert second.outcome.crashes.total() == 1
 
 
 class KVShards(ShardsInMemory):

@@ -14,12 +14,13 @@ import pytest
 
 from host_stack.checkpoint import save_checkpoint
 from host_stack.connect import connected
+from host_stack.errors import BadInput
+from host_stack.incarnation import Incarnation
 from host_stack.job import Job
-from host_stack.placement import heat_based
+from host_stack.own_incarnations import EpochFile, OwnIncarnations
+from host_stack.placement import Placement, heat_based
 from tests.job_in_memory import LAYOUT, Push, make_job, random_pushes
 from tests.kv_jobs import loopback_network, start_scheduler
-
-pytestmark = pytest.mark.timeout(180)
 
 LIMIT_S = 120
 WORKERS = 2
@@ -81,6 +82,7 @@ class Restarted:
             connection.worker.end(STEPS - 1)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("step", [0, 1])
 def test_no_push_is_lost_with_the_server(tmp_path: Path, step: int) -> None:
     """What the dead process had acknowledged is pushed again to the next one, and counted once."""
@@ -92,6 +94,7 @@ def test_no_push_is_lost_with_the_server(tmp_path: Path, step: int) -> None:
         workers=workers,
         server=f"{network}.1",
         scheduler=("127.0.0.1", port),
+        timeouts_s=dict.fromkeys(("push", "drain", "commit"), float(LIMIT_S)),
     )
     job.save(tmp_path / "job.json")
     heat_based(np.arange(HOT, dtype=np.uint64), LAYOUT).save(tmp_path / "placement.npz")
@@ -112,3 +115,29 @@ def test_no_push_is_lost_with_the_server(tmp_path: Path, step: int) -> None:
     for keys, gradients in (push for row in pushes for push in row):
         np.subtract.at(wanted, keys.astype(np.int64), gradients.astype(np.float64))
     np.testing.assert_allclose(final, wanted, atol=1e-6)
+
+
+def test_no_two_processes_share_an_epoch(tmp_path: Path) -> None:
+    """Nor begins one where the one before it has gone to, until the job has ended."""
+    epochs = EpochFile(tmp_path / "epoch.json")
+    first, second = OwnIncarnations(epochs), OwnIncarnations(epochs)
+    assert epochs.read() is None
+    assert first.begin(7) == 7
+    first.renew("", Incarnation(7, 0, 40, 1, Placement.empty(LAYOUT)), 3)
+    news = first.news()
+    assert news is not None
+    assert (news.epoch, news.round) == (8, 3)
+    assert second.begin(7) == 9
+    epochs.write(4095)
+    assert OwnIncarnations(epochs).begin(7) == 1
+    epochs.remove()
+    assert OwnIncarnations(epochs).begin(7) == 7
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"epoch": 0}', '{"epoch": true}'])
+def test_a_file_without_an_epoch_is_refused(tmp_path: Path, text: str) -> None:
+    """Rather than to begin in one that was used."""
+    path = tmp_path / "epoch.json"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=r"has epoch|is not a file of epochs"):
+        EpochFile(path).read()

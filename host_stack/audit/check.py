@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,8 @@ def audit(folder: Path, steps: Sequence[int]) -> AuditResult:
     """Check the logs of a folder, each commit at the scale that it was summed at.
 
     `steps` are those of each rank in the whole training: what the last commit lacks of them is a
-    problem, whether its record is lost or the training was ended early. Of the commits of a round
-    the last one counts: those before were lost with a server that went back to its checkpoint.
+    problem, whether its record is lost or the training was ended early. A commit replaces those of
+    its round and of later ones before it: they were lost with a server that went back.
 
     Raises `BadInput` for a folder without any log, and for files that are none.
     """
@@ -70,9 +70,9 @@ def audit(folder: Path, steps: Sequence[int]) -> AuditResult:
     pushes: dict[int, list[PushRecord]] = defaultdict(list)
     for push in read_pushes(folder):
         pushes[push.tag].append(push)
-    commits = {split_tag(commit.tag)[1]: commit for commit in read_commits(folder)}
+    commits = _standing(read_commits(folder))
     check = _Check(len(steps))
-    for expected, round_ in enumerate(sorted(commits)):
+    for expected, round_ in enumerate(commits):
         if round_ != expected:
             check.say(f"round {expected} was never committed")
             break
@@ -80,6 +80,17 @@ def audit(folder: Path, steps: Sequence[int]) -> AuditResult:
     check.end(steps)
     recorded = sum(map(len, pushes.values()))
     return check.result(recorded)
+
+
+def _standing(commits: Iterable[CommitRecord]) -> dict[int, CommitRecord]:
+    """The commits that no later one has replaced, by round, ascending."""
+    found: dict[int, CommitRecord] = {}
+    for commit in commits:
+        _, round_ = split_tag(commit.tag)
+        while found and next(reversed(found)) >= round_:
+            found.popitem()
+        found[round_] = commit
+    return found
 
 
 def all_of(shards: Sequence[AuditResult]) -> AuditResult:
