@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -58,7 +59,8 @@ def train(folder: Path, rank: int, holds: Holds, *, rejoin: bool, metrics_at: st
         round_ = worker.start()
         on_switch = None
         if not rejoin:  # later on, the switch may be in another epoch already, or be dead
-            worker.fetch(workload.keys(rank, round_))
+            with suppress(Moved):  # it fetches again when it begins
+                worker.fetch(workload.keys(rank, round_))
             on_switch = connection.probe()
         emit("ready", switch=on_switch, round=round_)
         _LOG.info("ready for step %d", round_)
