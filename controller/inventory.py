@@ -241,6 +241,8 @@ class Inventory:
         ports = [_ports(table.pop("ports", {})) for table in tables]
         switches = [_switch(table, folder) for table in tables]
         names = dict(zip((switch.name for switch in switches), ports, strict=True))
+        for switch in switches:
+            find_target(switch.target).check_ports(names[switch.name].device_ports.values())
         links = [_link(table) for table in _tables(found, "link")]
         hosts = [_host(table, names) for table in _tables(found, "host")]
         return cls(tuple(switches), tuple(hosts), tuple(links))

@@ -13,7 +13,7 @@ from itertools import pairwise
 import finsy as fy
 
 from controller.tables import Entity, Membership
-from controller.targets.ports import pipe_of, recirculation_port
+from controller.targets.ports import Chip, chip_with, pipe_of
 
 DRAIN_GROUPS = 0x7000
 """A job's DRAINs are copied by the multicast group of this number and the job's slot.
@@ -26,33 +26,35 @@ COPY = 1
 """The replication id that tells the egress that a DRAIN is a copy; the original has 0."""
 
 
-def update_ports(server: int, workers: Iterable[int]) -> set[int]:
+def chip_of(p4info: fy.P4Schema) -> Chip | None:
+    """The chip of a program that reads rows on laps and copies DRAINs by a group, else None."""
+    if any(table.name == "LibraIngress.laps" for table in p4info.tables):
+        return chip_with(p4info.arch)
+    return None
+
+
+def update_ports(chip: Chip, server: int, workers: Iterable[int]) -> set[int]:
     """Recirculation ports of pipes that have workers, but not the server, at these device ports.
 
     A copy of each UPDATE goes there: it closes the round in that pipe, and is dropped.
     """
-    return {
-        recirculation_port(pipe) for pipe in {pipe_of(port) for port in workers} - {pipe_of(server)}
-    }
+    pipes = {pipe_of(port) for port in workers} - {pipe_of(server)}
+    return {chip.recirculation_port(pipe) for pipe in pipes}
 
 
 @dataclass(frozen=True)
 class Laps:
     """The laps of a job's DRAINs, through the pipes that have its workers."""
 
+    chip: Chip
     membership: Membership
-
-    @staticmethod
-    def has_program(p4info: fy.P4Schema) -> bool:
-        """Whether a program reads rows on laps, and copies DRAINs by a group."""
-        return any(table.name == "LibraIngress.laps" for table in p4info.tables)
 
     def entries(self) -> Iterator[Entity]:
         """The group that copies, the entry that uses it, and the way from pipe to pipe."""
         job = self.membership
         group = DRAIN_GROUPS + job.slot
         pipes = sorted({pipe_of(worker.port) for worker in job.workers})
-        first, *_ = ports = [recirculation_port(pipe) for pipe in pipes]
+        first, *_ = ports = [self.chip.recirculation_port(pipe) for pipe in pipes]
         yield fy.P4MulticastGroupEntry(group, replicas=[(first, COPY)])
         yield fy.P4TableEntry(
             "LibraIngress.laps",

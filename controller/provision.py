@@ -13,7 +13,7 @@ from pathlib import Path
 import finsy as fy
 
 from controller.finsy_log import finsy_failures
-from controller.laps import Laps, update_ports
+from controller.laps import Laps, chip_of, update_ports
 from controller.steps import StepAlign
 from controller.tables import (
     Attachment,
@@ -118,7 +118,7 @@ def network_entities(
     yield from Forward(forward.own_mac, behind_links).entries()
     yield from local.entries()
     yield from Sources(local.address, [*forward.hosts, *behind_links]).entries()
-    if not Laps.has_program(p4info):
+    if chip_of(p4info) is None:
         yield local.session()
 
 
@@ -130,15 +130,15 @@ def job_entities(p4info: fy.P4Schema, membership: Membership, lanes: int) -> Ite
     slot, fraction_bits = membership.slot, membership.fraction_bits
     align = StepAlign if StepAlign.has_program(p4info) else LaneAlign
     yield from align(slot, fraction_bits, lanes).entries()
-    if Laps.has_program(p4info):
-        yield from Laps(membership).entries()
+    if (chip := chip_of(p4info)) is not None:
+        yield from Laps(chip, membership).entries()
     yield from membership.member_entries()
 
 
 def group_entities(p4info: fy.P4Schema, group: Group) -> Iterator[Entity]:
     """The group of a job; on a chip with pipes, its rounds are closed in all that have workers."""
-    if Laps.has_program(p4info):
-        ports = update_ports(group.server.port, group.ports)
+    if (chip := chip_of(p4info)) is not None:
+        ports = update_ports(chip, group.server.port, group.ports)
         group = replace(group, ports={*group.ports, *ports})
     yield from group.entries()
 

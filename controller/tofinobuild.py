@@ -1,8 +1,8 @@
-"""`make tofino`: compile the program for Tofino, and record what it takes of the chip.
+"""`make tofino`: compile the program for Tofino 1 and 2, and record what it takes of each.
 
-The compiler's output goes to `p4src/build/tofino/`, which is not committed. The record
-`p4src/build/tofino.json` is, and the P4Info beside it: sources, compiler, layout, figures and what
-the controller writes by belong together.
+The compiler's output goes to `p4src/build/tofino/` and `tofino2/`, which are not committed. The
+records `tofino.json` and `tofino2.json` beside them are, with the P4Infos: sources, compiler,
+layout, figures and what the controller writes by belong together.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from typing import Any
 
 from controller.artifacts import BUILD_DIR, SOURCE_DIR, sha256, sources_sha256
 from controller.p4build import CompilerFailed, CompilerMissing, layout_of
-from controller.targets.tofino_output import PIPES
+from controller.targets.ports import CHIPS, PIPES, Chip
 from controller.tofino_report import read_chip_use
 from host_stack.errors import BadInput, LibraError
 from host_stack.jsonfile import read_json_object
 
 COMPILERS = ("bf-p4c", "p4c")
 CONF_WRITER = "p4c-gen-conf"
-TARGET = "tofino"
 PROGRAM = "libra_tna.p4"
 P4INFO = "p4info.txtpb"
 LANES = 16
@@ -34,27 +33,28 @@ LANES = 16
 _DEFINE = re.compile(r"(LANES|EGRESS_LANES)=(\d{1,2})")
 
 
-def find_compiler() -> str:
-    """The driver of the Tofino back end on PATH; `CompilerMissing` if there is none."""
+def find_compiler(chip: Chip) -> str:
+    """The driver of the chip's back end on PATH; `CompilerMissing` if there is none."""
     for name in COMPILERS:
-        if shutil.which(name) and "tofino" in _said([name, "--target-help"]):
+        known = _said([name, "--target-help"]) if shutil.which(name) else ""
+        if re.search(rf"\b{chip.name}\b", known):
             return name
     raise CompilerMissing(
-        "p4c's Tofino back end is not on PATH (bf-p4c, or p4c that knows the target tofino); build "
-        "it from p4c's sources with ENABLE_TOFINO (docs/deploy-tofino.md, section 2)"
+        f"p4c's Tofino back end is not on PATH (bf-p4c, or p4c that knows the target {chip.name}); "
+        "build it from p4c's sources with ENABLE_TOFINO (docs/deploy-tofino.md, section 2)"
     )
 
 
-def command(compiler: str, out: Path, defines: list[str]) -> list[str]:
-    """How the program is compiled into the folder `out`."""
+def command(compiler: str, chip: Chip, out: Path, defines: list[str]) -> list[str]:
+    """How the program is compiled for a chip into the folder `out`."""
     return [
         compiler,
         "--std",
         "p4-16",
         "--target",
-        TARGET,
+        chip.name,
         "--arch",
-        "tna",
+        chip.arch,
         "-g",
         "--bf-rt-schema",
         str(out / "bf-rt.json"),
@@ -68,27 +68,27 @@ def command(compiler: str, out: Path, defines: list[str]) -> list[str]:
     ]
 
 
-def compile_tofino(defines: list[str], folder: Path = BUILD_DIR) -> dict[str, Any]:
-    """Compile the program and write the record.
+def compile_tofino(chip: Chip, defines: list[str], folder: Path = BUILD_DIR) -> dict[str, Any]:
+    """Compile the program for a chip and write the record.
 
     `CompilerFailed` shows the compiler's words, `BadInput` says which macros there are.
     """
     lanes = lanes_of(defines)
-    compiler = find_compiler()
-    out = folder / TARGET
+    compiler = find_compiler(chip)
+    out = folder / chip.name
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     done = subprocess.run(
-        command(compiler, out, defines), capture_output=True, text=True, check=False
+        command(compiler, chip, out, defines), capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         said = (done.stderr + done.stdout).strip()
-        raise CompilerFailed(f"{compiler} failed on {PROGRAM}:\n{said}")
+        raise CompilerFailed(f"{compiler} failed on {PROGRAM} for {chip.title}:\n{said}")
     if not list(out.glob("*.conf")):
-        write_conf(out)
+        write_conf(chip, out)
     record = record_of(out, defines, lanes)
-    shutil.copy(out / P4INFO, folder / f"{TARGET}.{P4INFO}")
-    (folder / f"{TARGET}.json").write_text(json.dumps(record, indent=2) + "\n")
+    shutil.copy(out / P4INFO, folder / f"{chip.name}.{P4INFO}")
+    (folder / f"{chip.name}.json").write_text(json.dumps(record, indent=2) + "\n")
     return record
 
 
@@ -102,10 +102,10 @@ def lanes_of(defines: list[str]) -> int:
     return found["LANES"]
 
 
-def write_conf(out: Path) -> None:
+def write_conf(chip: Chip, out: Path) -> None:
     """Let the back end's own tool write the .conf file, which not every driver of it calls."""
     arguments = [
-        *(CONF_WRITER, "--conf-type", "BF-RT", "--p4-version", "p4-16", "--device", TARGET),
+        *(CONF_WRITER, "--conf-type", "BF-RT", "--p4-version", "p4-16", "--device", chip.name),
         *("--name", Path(PROGRAM).stem, "--bfrt-name", str(out / "bf-rt.json")),
         *("--outputdir", str(out), "--pipe", "pipe", "--max-pipe", str(PIPES)),
     ]
@@ -139,7 +139,7 @@ def _said(arguments: list[str]) -> str:
 
 
 def main() -> int:
-    """Compile and print the record; one line of what went wrong, and 1, if that fails."""
+    """Compile and print the records; one line of what went wrong, and 1, if that fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "-D",
@@ -149,16 +149,24 @@ def main() -> int:
         metavar="NAME=VALUE",
         help="LANES or EGRESS_LANES",
     )
+    parser.add_argument(
+        "--target",
+        dest="targets",
+        action="append",
+        choices=list(CHIPS),
+        help="one chip alone (default: both)",
+    )
     options = parser.parse_args()
     try:
-        record = compile_tofino(options.defines, BUILD_DIR)
+        for name in options.targets or CHIPS:
+            record = compile_tofino(CHIPS[name], options.defines, BUILD_DIR)
+            sys.stdout.write(json.dumps(record, indent=2) + "\n")
     except LibraError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     except OSError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    sys.stdout.write(json.dumps(record, indent=2) + "\n")
     return 0
 
 

@@ -1,10 +1,15 @@
-/* Libra for Tofino (TNA): the packets, the arithmetic and the tables of libra.p4.
+/* Libra for Tofino 1 (TNA) and Tofino 2 (T2NA): the packets, the arithmetic and the tables of
+ * libra.p4.
  *
- * What differs is said in docs/tofino.md: lanes are added partly in the ingress and partly in the
- * egress, a drain makes laps through the pipe, since an access to a register puts out one word,
- * and it is answered in digits. Checks of the UDP checksum are the hosts'. */
+ * What differs is said in docs/tofino.md: on Tofino 1 lanes are added partly in the ingress and
+ * partly in the egress, a drain makes laps through the pipe, since an access to a register puts out
+ * one word, and it is answered in digits. Checks of the UDP checksum are the hosts'. */
 #include <core.p4>
+#if __TARGET_TOFINO__ == 2
+#include <t2na.p4>
+#else
 #include <tna.p4>
+#endif
 
 #include "include/tna/config.p4"
 #include "include/types.p4"
@@ -169,12 +174,14 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
     action drop_ingress_digits() {
         EACH_INGRESS_LANE(DROP_DIGITS)
     }
+#if EGRESS_LANES > 0
     action drop_lanes() {
         hdr.lanes.setInvalid();
     }
     action drop_egress_digits() {
         EACH_EGRESS_LANE(DROP_DIGITS)
     }
+#endif
     action clear_cells() {
         EACH_LANE(CLEAR_CELLS)
     }
@@ -263,16 +270,20 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
             hdr.bridge.lap = md.lap;
             hdr.bridge.fresh = md.fresh;
             hdr.bridge.index = PLACE0.index0;
+#if EGRESS_LANES > 0
             hdr.lanes.used = hdr.grad.used[7:0];
+#endif
             if (md.aligns == 1) {
                 drop_ingress_digits();
             }
+#if EGRESS_LANES > 0
             if (md.fresh == 0) {
                 drop_lanes();
             }
             if (md.aligns == 1 && md.fresh == 0) {
                 drop_egress_digits();
             }
+#endif
 
             if (md.strange != 0) {
                 refuse(REASON_FOREIGN);

@@ -8,10 +8,11 @@ import finsy as fy
 import pytest
 
 from controller.artifacts import BUILD_DIR, Artifact
-from controller.laps import Laps, update_ports
+from controller.laps import Laps, chip_of, update_ports
 from controller.provision import group_entities, job_entities, network_entities
 from controller.tables import Attachment, Forward, Local, Membership
-from controller.targets.tofino import Stratum as Tofino
+from controller.targets.ports import TOFINO, TOFINO2, Chip
+from controller.targets.tofino import STRATUM
 from host_stack.wire import REASONS_PER_SLOT
 
 
@@ -34,17 +35,34 @@ def membership(*ports: int) -> Membership:
     )
 
 
-@pytest.fixture(scope="module")
-def schema() -> fy.P4Schema:
-    """The program for Tofino, as its compiler describes it."""
-    return fy.P4Schema(BUILD_DIR / "tofino.p4info.txtpb")
+@pytest.fixture(scope="module", params=["tofino", "tofino2"])
+def schema(request: pytest.FixtureRequest) -> fy.P4Schema:
+    """The program for each chip, as its compiler describes it."""
+    return fy.P4Schema(BUILD_DIR / f"{request.param}.p4info.txtpb")
 
 
-@pytest.mark.parametrize(("worker", "recirculation"), [(0, 68), (63, 68), (128, 196), (447, 452)])
-def test_entries(schema: fy.P4Schema, worker: int, recirculation: int) -> None:
+def test_the_description_tells_the_chip() -> None:
+    """By the architecture of the program."""
+    for chip in (TOFINO, TOFINO2):
+        assert chip_of(fy.P4Schema(BUILD_DIR / f"{chip.name}.p4info.txtpb")) == chip
+
+
+@pytest.mark.parametrize(
+    ("chip", "worker", "recirculation"),
+    [
+        (TOFINO, 0, 68),
+        (TOFINO, 63, 68),
+        (TOFINO, 128, 196),
+        (TOFINO, 447, 452),
+        (TOFINO2, 8, 6),
+        (TOFINO2, 71, 6),
+        (TOFINO2, 136, 134),
+        (TOFINO2, 455, 390),
+    ],
+)
+def test_entries(schema: fy.P4Schema, chip: Chip, worker: int, recirculation: int) -> None:
     """Rows are read in the pipe of the workers; copies carry another replication id."""
-    assert Laps.has_program(schema)
-    group, entry = (each.encode(schema) for each in Laps(membership(worker)).entries())
+    group, entry = (each.encode(schema) for each in Laps(chip, membership(worker)).entries())
     multicast = group.packet_replication_engine_entry.multicast_group_entry
     assert multicast.multicast_group_id == 0x7002
     assert [(r.egress_port, r.instance) for r in multicast.replicas] == [(recirculation, 1)]
@@ -57,7 +75,7 @@ def test_entries(schema: fy.P4Schema, worker: int, recirculation: int) -> None:
 
 def test_a_drain_visits_every_pipe_that_has_workers(schema: fy.P4Schema) -> None:
     """It begins in the first one; each leads to the next, and the last one leads nowhere."""
-    entries = Laps(membership(260, 0, 131, 5, 256)).entries()
+    entries = Laps(TOFINO, membership(260, 0, 131, 5, 256)).entries()
     _, first, *others = (each.encode(schema).table_entry for each in entries)
 
     def number(value: bytes) -> int:
@@ -72,19 +90,20 @@ def test_a_drain_visits_every_pipe_that_has_workers(schema: fy.P4Schema) -> None
 
 
 @pytest.mark.parametrize(
-    ("server", "workers", "ports"),
+    ("chip", "server", "workers", "ports"),
     [
-        (0, [1, 2], set()),
-        (0, [1, 128], {196}),
-        (300, [1, 128, 130], {68, 196}),
-        (300, [256], set()),
+        (TOFINO, 0, [1, 2], set()),
+        (TOFINO, 0, [1, 128], {196}),
+        (TOFINO, 300, [1, 128, 130], {68, 196}),
+        (TOFINO, 300, [256], set()),
+        (TOFINO2, 300, [8, 136, 138], {6, 134}),
     ],
 )
 def test_updates_close_rounds_in_every_pipe(
-    server: int, workers: list[int], ports: set[int]
+    chip: Chip, server: int, workers: list[int], ports: set[int]
 ) -> None:
     """Their own pipe has seen them already; copies go to the others with workers."""
-    assert update_ports(server, workers) == ports
+    assert update_ports(chip, server, workers) == ports
 
 
 def test_all_that_a_job_needs_fits_the_program(schema: fy.P4Schema) -> None:
@@ -108,11 +127,11 @@ def test_all_that_a_job_needs_fits_the_program(schema: fy.P4Schema) -> None:
         *(f"LibraIngress.membership.{name}" for name in ("jobs", "members")),
     }
     (reasons,) = [each for each in schema.counters if each.name == "LibraIngress.reasons"]
-    assert reasons.size == Tofino.capabilities.slots * REASONS_PER_SLOT
+    assert reasons.size == STRATUM.capabilities.slots * REASONS_PER_SLOT
 
 
 def test_v1model_programs_have_none(tmp_path: Path) -> None:
     """They copy by a clone session."""
     path = tmp_path / "p4info.txtpb"
     path.write_text(Artifact.load().p4info)
-    assert not Laps.has_program(fy.P4Schema(path))
+    assert chip_of(fy.P4Schema(path)) is None

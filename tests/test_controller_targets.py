@@ -15,8 +15,9 @@ from controller.daemon.controller import Controller
 from controller.daemon.store import Store
 from controller.inventory import Inventory, LinkSpec, SwitchSpec
 from controller.targets import EMULATED, TARGETS, find_target
+from controller.targets.ports import TOFINO, TOFINO2
 from controller.targets.rack import check_racks
-from controller.targets.tofino import P4RT, STRATUM
+from controller.targets.tofino import P4RT, P4RT2, STRATUM, STRATUM2, Tofino
 from controller.targets.tofino_output import Profile, TofinoProgram
 from controller.targets.v1model import SOFT
 from host_stack.errors import BadInput, LayoutMismatch
@@ -51,7 +52,7 @@ def test_an_unknown_target(name: str) -> None:
     """The error shows what was given and lists those that exist."""
     with pytest.raises(BadInput) as caught:
         find_target(name)
-    known = "soft, bmv2, tofino-stratum, tofino-p4rt"
+    known = "soft, bmv2, tofino-stratum, tofino-p4rt, tofino2-stratum, tofino2-p4rt"
     assert str(caught.value) == f"unknown target {name!r}; known are {known}"
 
 
@@ -60,6 +61,7 @@ def test_the_output_of_the_compiler(program: TofinoProgram) -> None:
     assert program == TofinoProgram(
         name="tofino",
         p4_name="libra_tna",
+        chip=TOFINO,
         p4info=P4INFO,
         layout=NARROW,
         bfrt_info=b'{"b":2}',
@@ -93,7 +95,9 @@ def test_bf_switchd_takes_chunks(program: TofinoProgram) -> None:
 def test_chunks_can_be_taken_apart_again(contents: list[bytes]) -> None:
     """Whatever the files hold, lengths lead from one to the next, to the end."""
     binary, context, bfrt = contents
-    program = TofinoProgram("t", "p", "", NARROW, bfrt, (Profile("pipe", context, binary, (0,)),))
+    program = TofinoProgram(
+        "t", "p", TOFINO, "", NARROW, bfrt, (Profile("pipe", context, binary, (0,)),)
+    )
     config = P4RT.pack(program)
     data = config[config.index(b"\x1a") :]
     at = 1
@@ -114,6 +118,31 @@ def test_bf_switchd_takes_one_pipeline(program: TofinoProgram) -> None:
     with pytest.raises(BadInput, match="takes one alone"):
         P4RT.device_config(two)
     assert STRATUM.device_config(two).count(b"\x00\xff\x01") == 2
+
+
+@pytest.mark.parametrize("target", [STRATUM2, P4RT2])
+def test_a_program_of_the_other_chip_is_refused(program: TofinoProgram, target: Tofino) -> None:
+    """Before it reaches the switch; its own program has the same form as the other chip's."""
+    words = f"program tofino is for Tofino 1, and target {target.name} is Tofino 2"
+    with pytest.raises(BadInput, match=words):
+        target.device_config(program)
+    own = dataclasses.replace(program, chip=TOFINO2)
+    before = find_target(target.name.replace("tofino2", "tofino"))
+    assert target.device_config(own) == before.device_config(program)
+    with pytest.raises(BadInput, match="is for Tofino 2, and target"):
+        before.device_config(own)
+
+
+@pytest.mark.parametrize("arch", ["", "psa", "v1model"])
+def test_a_program_of_another_architecture(tmp_path: Path, arch: str) -> None:
+    """Its P4Info says what it is for."""
+    folder = write_output(tmp_path / "out")
+    (folder / "p4info.txtpb").write_text(f'pkg_info {{ arch: "{arch}" }}\n')
+    with pytest.raises(BadInput, match=f"architecture '{arch}': known are tna, t2na"):
+        TofinoProgram.read(folder, "tofino", NARROW)
+    (folder / "p4info.txtpb").write_text("pkg_info {")
+    with pytest.raises(BadInput, match="is no P4Info"):
+        TofinoProgram.read(folder, "tofino", NARROW)
 
 
 def test_programs_of_another_back_end_are_refused(program: TofinoProgram) -> None:

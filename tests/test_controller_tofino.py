@@ -20,6 +20,7 @@ from finsy.proto import p4r
 
 from controller.errors import NotNow
 from controller.jobapi.operator import Operator, spec_of
+from controller.targets.ports import Chip
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import split_digits, to_fixed
 from host_stack.job import Job
@@ -36,6 +37,7 @@ from tests.tofino_lab import (
     SERVER,
     SERVER_PORT,
     Held,
+    chip_of,
     entry,
     number,
     read_held,
@@ -44,7 +46,7 @@ from tests.tofino_lab import (
     write_lab,
 )
 from tests.tofino_output import read_p4info
-from tests.tofino_server import KINDS, tofino_server
+from tests.tofino_server import tofino_server
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -59,13 +61,22 @@ WORKERS = [address for address in HOSTS if address != SERVER]
 ELECTION_ID = 10
 """Finsy's: with a lower one, nobody would be primary."""
 
+LEADS_BACK = {"tofino": 68, "tofino2": 6}
+"""The port of a pipe that leads back into it, by chip."""
+
 OWN_MAC = 0x0200000000FE
 
 
-@pytest.fixture(params=list(KINDS))
+@pytest.fixture(params=["tofino-stratum", "tofino-p4rt", "tofino2-p4rt"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """The name of a target."""
+    """The name of a target: both servers, and the other chip behind one of them."""
     return str(request.param)
+
+
+@pytest.fixture
+def chip(kind: str) -> Chip:
+    """The chip of that target."""
+    return chip_of(kind)
 
 
 @pytest.fixture
@@ -131,7 +142,15 @@ def network() -> Held:
 
 
 def add_job(
-    held: Held, job_: Job, *, slot: int, epoch: int, row_base: int, group: int, bits: int = F
+    held: Held,
+    chip: Chip,
+    job_: Job,
+    *,
+    slot: int,
+    epoch: int,
+    row_base: int,
+    group: int,
+    bits: int = F,
 ) -> None:
     """Add what a job needs, but for its exponents and the number of the group of its DRAINs."""
     members = held.tables.setdefault("LibraIngress.membership.members", {})
@@ -155,7 +174,7 @@ def add_job(
         number(job_.group), number(SERVER), SERVER_PORT
     ] = ("LibraIngress.forward.replicate", {"group": group})
     pipes = sorted({HOSTS[worker] // 128 for worker in job_.workers})
-    recirculation = [128 * pipe + 68 for pipe in pipes]
+    recirculation = [128 * pipe + LEADS_BACK[chip.name] for pipe in pipes]
     away = {port for port in recirculation if port // 128 != SERVER_PORT // 128}
     held.groups[group] = {(port, 0) for port in away | {HOSTS[each] for each in job_.workers}}
     if len(recirculation) > 1:
@@ -167,8 +186,9 @@ def add_job(
         )
 
 
-def check_laps(held: Held, slot: int, first: int) -> None:
+def check_laps(held: Held, chip: Chip, slot: int, pipe: int) -> None:
     """A DRAIN goes to the first pipe, copied by a group of its own; take both out of `held`."""
+    first = 128 * pipe + LEADS_BACK[chip.name]
     action, params = held.tables["LibraIngress.laps"].pop((slot,))
     assert (action, params["port"]) == ("LibraIngress.lap_at", first)
     assert held.groups.pop(params["group"]) == {(first, 1)}
@@ -220,19 +240,21 @@ def aligned(bits: np.ndarray, shifts: dict[int, int]) -> tuple[np.ndarray, np.nd
     return magnitude >> 24, magnitude & 0xFFFFFF, by == 64
 
 
-def test_what_a_job_needs(server: P4RuntimeServer, tmp_path: Path, socket: Path) -> None:
+def test_what_a_job_needs(
+    chip: Chip, server: P4RuntimeServer, tmp_path: Path, socket: Path
+) -> None:
     """Members, laps through three pipes, look-up tables and groups; two jobs side by side."""
     one, other = job(1), job(2, WORKERS[:2])
     with tofino_controller(tmp_path, socket) as process:
         operator = begin(process, one, other)
         described = operator.describe(1)
-        held = read_held(server.address)
+        held = read_held(server.address, chip)
         check_exponents(held, {1: F, 2: F})
-        check_laps(held, 1, 68)
-        check_laps(held, 2, 196)
+        check_laps(held, chip, 1, 0)
+        check_laps(held, chip, 2, 1)
         wanted = network()
-        add_job(wanted, one, slot=1, epoch=1, row_base=0, group=1)
-        add_job(wanted, other, slot=2, epoch=1, row_base=16, group=2)
+        add_job(wanted, chip, one, slot=1, epoch=1, row_base=0, group=1)
+        add_job(wanted, chip, other, slot=2, epoch=1, row_base=16, group=2)
         assert held == wanted
         # The hosts learn what the switch runs, and that it cannot round.
         told = json.loads(described.job_file)
@@ -244,7 +266,9 @@ def test_what_a_job_needs(server: P4RuntimeServer, tmp_path: Path, socket: Path)
             operator.dump(1, 0, 1, windows=True)
 
 
-def test_what_changes_is_written(server: P4RuntimeServer, tmp_path: Path, socket: Path) -> None:
+def test_what_changes_is_written(
+    chip: Chip, server: P4RuntimeServer, tmp_path: Path, socket: Path
+) -> None:
     """Another F, other keys, other workers, and the end of a job beside another one."""
     one, other = job(1), job(2, WORKERS[:2])
     with tofino_controller(tmp_path, socket) as process:
@@ -252,12 +276,12 @@ def test_what_changes_is_written(server: P4RuntimeServer, tmp_path: Path, socket
         operator.change(1, None, 30)
         process.event("epoch", job=1)
         wanted = network()
-        add_job(wanted, one, slot=1, epoch=2, row_base=0, group=1, bits=30)
-        add_job(wanted, other, slot=2, epoch=1, row_base=16, group=2)
-        held = read_held(server.address)
+        add_job(wanted, chip, one, slot=1, epoch=2, row_base=0, group=1, bits=30)
+        add_job(wanted, chip, other, slot=2, epoch=1, row_base=16, group=2)
+        held = read_held(server.address, chip)
         check_exponents(held, {1: 30, 2: F})
-        check_laps(held, 1, 68)
-        check_laps(held, 2, 196)
+        check_laps(held, chip, 1, 0)
+        check_laps(held, chip, 2, 1)
         assert held == wanted
 
         operator.change(1, heat_based(np.arange(50, 150, dtype=np.uint64), SIXTEEN), None)
@@ -265,40 +289,40 @@ def test_what_changes_is_written(server: P4RuntimeServer, tmp_path: Path, socket
         operator.declare(1, WORKERS[2:3])
         process.event("epoch", job=1)
         wanted = network()
-        add_job(wanted, job(1, WORKERS[2:3]), slot=1, epoch=4, row_base=0, group=1, bits=30)
-        add_job(wanted, other, slot=2, epoch=1, row_base=16, group=2)
-        held = read_held(server.address)
+        add_job(wanted, chip, job(1, WORKERS[2:3]), slot=1, epoch=4, row_base=0, group=1, bits=30)
+        add_job(wanted, chip, other, slot=2, epoch=1, row_base=16, group=2)
+        held = read_held(server.address, chip)
         check_exponents(held, {1: 30, 2: F})
-        check_laps(held, 1, 324)
-        check_laps(held, 2, 196)
+        check_laps(held, chip, 1, 2)
+        check_laps(held, chip, 2, 1)
         assert held == wanted
 
         operator.delete(1)
         wanted = network()
-        add_job(wanted, other, slot=2, epoch=1, row_base=16, group=2)
+        add_job(wanted, chip, other, slot=2, epoch=1, row_base=16, group=2)
         operator.declare(2, WORKERS[1:3])
         process.event("epoch", job=2)  # what was asked before is done by then
         wanted = network()
-        add_job(wanted, job(2, WORKERS[1:3]), slot=2, epoch=2, row_base=16, group=2)
-        held = read_held(server.address)
+        add_job(wanted, chip, job(2, WORKERS[1:3]), slot=2, epoch=2, row_base=16, group=2)
+        held = read_held(server.address, chip)
         check_exponents(held, {2: F})
-        check_laps(held, 2, 196)
+        check_laps(held, chip, 2, 1)
         assert held == wanted
 
         operator.delete(2)
-        await_held(server.address, network())
+        await_held(server.address, chip, network())
 
 
-def await_held(address: str, wanted: Held) -> None:
+def await_held(address: str, chip: Chip, wanted: Held) -> None:
     """Wait until a switch holds what it should."""
     deadline = time.monotonic() + WAIT_S
-    while (held := read_held(address)) != wanted and time.monotonic() < deadline:
+    while (held := read_held(address, chip)) != wanted and time.monotonic() < deadline:
         time.sleep(0.1)
     assert held == wanted
 
 
 def test_an_empty_switch_is_set_up_again(
-    kind: str, server: P4RuntimeServer, tmp_path: Path, socket: Path
+    kind: str, chip: Chip, server: P4RuntimeServer, tmp_path: Path, socket: Path
 ) -> None:
     """After the server was restarted, in another epoch; the device configuration comes again."""
     with tofino_controller(tmp_path, socket) as process:
@@ -307,54 +331,59 @@ def test_an_empty_switch_is_set_up_again(
         process.event("switch-down")
         with tofino_server(kind, server.address):
             process.event("epoch", job=1, text="epoch 2: the switch was empty")
-            held = read_held(server.address)
+            held = read_held(server.address, chip)
     check_exponents(held, {1: F})
-    check_laps(held, 1, 68)
+    check_laps(held, chip, 1, 0)
     wanted = network()
-    add_job(wanted, job(), slot=1, epoch=2, row_base=0, group=1)
+    add_job(wanted, chip, job(), slot=1, epoch=2, row_base=0, group=1)
     assert held == wanted
 
 
 def test_a_restarted_controller_leaves_a_switch_alone(
-    server: P4RuntimeServer, tmp_path: Path, socket: Path
+    chip: Chip, server: P4RuntimeServer, tmp_path: Path, socket: Path
 ) -> None:
     """But for its groups, which such servers cannot be trusted to tell: these are written again."""
     with tofino_controller(tmp_path, socket) as process:
         begin(process)
-    before = read_held(server.address)
+    before = read_held(server.address, chip)
     with tofino_controller(tmp_path, socket) as process:
         assert process.event("provisioned")["text"] == "2 entities written"
         assert process.event("epoch")["text"] == "epoch 1: the controller was restarted"
-        assert read_held(server.address) == before
+        assert read_held(server.address, chip) == before
 
 
 def test_a_restarted_controller_mends_what_is_wrong(
-    server: P4RuntimeServer, tmp_path: Path, socket: Path
+    chip: Chip, server: P4RuntimeServer, tmp_path: Path, socket: Path
 ) -> None:
     """An entry that was lost, one that nobody wants, and one that says something else."""
     with tofino_controller(tmp_path, socket) as process:
         begin(process)
-    whole = read_held(server.address)
-    pipes = entry("LibraIngress.pipes", (1, 68), "LibraIngress.read_in", (196,))
-    astray = entry("LibraIngress.pipes", (1, 324), "LibraIngress.read_in", (68,))
-    shift = entry("LibraIngress.align3.exponents", (1, 127), "LibraIngress.align3.shifted", (1,))
+    whole = read_held(server.address, chip)
+    first, second, third = (128 * pipe + LEADS_BACK[chip.name] for pipe in range(3))
+    pipes = entry("LibraIngress.pipes", (1, first), "LibraIngress.read_in", (second,), chip)
+    astray = entry("LibraIngress.pipes", (1, third), "LibraIngress.read_in", (first,), chip)
+    shift = entry(
+        "LibraIngress.align3.exponents", (1, 127), "LibraIngress.align3.shifted", (1,), chip
+    )
     with Client(server.address, ELECTION_ID) as client:
         client.arbitrate()
         client.write(update("DELETE", pipes), update("INSERT", astray), update("MODIFY", shift))
-    assert read_held(server.address) != whole
+    assert read_held(server.address, chip) != whole
     with tofino_controller(tmp_path, socket) as process:
         text = process.event("epoch")["text"]
         assert text == "epoch 2: the switch did not hold what it should"
-        held = read_held(server.address)
+        held = read_held(server.address, chip)
     whole.tables["LibraIngress.membership.jobs"][(1,)][1]["epoch"] = 2
     assert held == whole
 
 
-def test_packets_are_counted(server: P4RuntimeServer, tmp_path: Path, socket: Path) -> None:
+def test_packets_are_counted(
+    chip: Chip, server: P4RuntimeServer, tmp_path: Path, socket: Path
+) -> None:
     """`libra stats` finds the counters of the program by its description."""
     with tofino_controller(tmp_path, socket) as process:
         begin(process)
-    (reasons,) = read_p4info().counters
+    (reasons,) = read_p4info(chip).counters
     count = p4r.CounterEntry(
         counter_id=reasons.preamble.id,
         index=p4r.Index(index=REASONS_PER_SLOT + Reason.AGGREGATED),

@@ -14,6 +14,7 @@ import pytest
 from controller import tofinobuild
 from controller.artifacts import BUILD_DIR, sha256, sources_sha256
 from controller.p4build import CompilerFailed, CompilerMissing, layout_of
+from controller.targets.ports import CHIPS, TOFINO, TOFINO2, Chip
 from controller.targets.tofino_output import TofinoProgram
 from controller.tofino_report import ChipUse, read_chip_use
 from host_stack.errors import BadInput
@@ -133,7 +134,9 @@ def test_a_manifest_that_names_no_file(tmp_path: Path, path: object) -> None:
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     """Put a program called bf-p4c on PATH that runs `body` for the arguments of a compilation."""
     script = folder / "bf-p4c"
-    script.write_text(f'#!/bin/sh\n[ "$1" = --target-help ] && echo tofino tna && exit 0\n{body}\n')
+    script.write_text(
+        f'#!/bin/sh\n[ "$1" = --target-help ] && echo "tofino-tna tofino2-t2na" && exit 0\n{body}\n'
+    )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
 
@@ -142,14 +145,14 @@ def test_without_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """The error says what is missing and where it comes from."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CompilerMissing, match="ENABLE_TOFINO"):
-        tofinobuild.compile_tofino([], tmp_path / "build")
+        tofinobuild.compile_tofino(TOFINO, [], tmp_path / "build")
 
 
 def test_what_the_compiler_says_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that does not fit is an error with the compiler's words."""
     install(tmp_path, monkeypatch, "echo table placement cannot fit >&2; exit 1")
     with pytest.raises(CompilerFailed, match="placement cannot fit"):
-        tofinobuild.compile_tofino([], tmp_path / "build")
+        tofinobuild.compile_tofino(TOFINO, [], tmp_path / "build")
     assert not (tmp_path / "build" / "tofino.json").exists()
 
 
@@ -157,7 +160,7 @@ def test_what_the_compiler_says_is_shown(tmp_path: Path, monkeypatch: pytest.Mon
 def test_macros_that_are_none(tmp_path: Path, macro: str) -> None:
     """The record would not say what was compiled."""
     with pytest.raises(BadInput, match="allowed are LANES=NUMBER and EGRESS_LANES=NUMBER"):
-        tofinobuild.compile_tofino([macro], tmp_path / "build")
+        tofinobuild.compile_tofino(TOFINO, [macro], tmp_path / "build")
 
 
 def test_what_cannot_be_written_is_one_line(
@@ -173,25 +176,58 @@ def test_what_cannot_be_written_is_one_line(
     assert said.startswith("error: ") and said.count("\n") == 1 and "build" in said
 
 
-def test_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chip", list(CHIPS.values()), ids=list(CHIPS))
+def test_the_record(chip: Chip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what was compiled, with which macros, and what it takes; the output is loadable."""
     made = write_reports(write_output(tmp_path / "made"))
+    (made / "p4info.txtpb").write_text(f'pkg_info {{ arch: "{chip.arch}" }}\n')
     install(
         tmp_path,
         monkeypatch,
         'while [ "$1" != -o ]; do echo "$1" >> "$(dirname "$0")/arguments"; shift; done\n'
         f'cp -r "{made}"/. "$2"',
     )
-    record = tofinobuild.compile_tofino(["LANES=8", "EGRESS_LANES=4"], tmp_path / "build")
-    assert json.loads((tmp_path / "build" / "tofino.json").read_text()) == record
+    record = tofinobuild.compile_tofino(chip, ["LANES=8", "EGRESS_LANES=4"], tmp_path / "build")
+    assert json.loads((tmp_path / "build" / f"{chip.name}.json").read_text()) == record
     assert record["compiler"] == "9.13.4"
     assert record["sources_sha256"] == sources_sha256("libra_tna.p4")
     assert (record["lanes"], record["layout"]["lanes"], record["stages_ingress"]) == (8, 8, 5)
     arguments = (tmp_path / "arguments").read_text().split()
-    assert arguments[:6] == ["--std", "p4-16", "--target", "tofino", "--arch", "tna"]
+    assert arguments[:6] == ["--std", "p4-16", "--target", chip.name, "--arch", chip.arch]
     assert arguments[-2:] == ["-DLANES=8", "-DEGRESS_LANES=4"]
-    program = TofinoProgram.load("tofino", tmp_path / "build")
-    assert (program.p4_name, program.layout.lanes) == ("libra_tna", 8)
+    program = TofinoProgram.load(chip.name, tmp_path / "build")
+    assert (program.p4_name, program.chip, program.layout.lanes) == ("libra_tna", chip, 8)
+
+
+def test_both_chips_are_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make tofino` builds a program for each; `--target` one alone."""
+    made = write_reports(write_output(tmp_path / "made"))
+    install(
+        tmp_path,
+        monkeypatch,
+        f'echo "$4" >> "{tmp_path}/targets"\nwhile [ "$1" != -o ]; do shift; done\n'
+        f'cp -r "{made}"/. "$2"',
+    )
+    monkeypatch.setattr(tofinobuild, "BUILD_DIR", tmp_path / "build")
+    for arguments, built in (([], ["tofino", "tofino2"]), (["--target", "tofino2"], ["tofino2"])):
+        (tmp_path / "targets").unlink(missing_ok=True)
+        monkeypatch.setattr("sys.argv", ["tofinobuild", *arguments])
+        assert tofinobuild.main() == 0
+        assert (tmp_path / "targets").read_text().split() == built
+        assert capsys.readouterr().out.count('"sources_sha256"') == len(built)
+
+
+def test_a_compiler_for_one_chip_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the target that it does not know."""
+    script = tmp_path / "bf-p4c"
+    script.write_text("#!/bin/sh\necho tofino-tna\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
+    assert tofinobuild.find_compiler(TOFINO) == "bf-p4c"
+    with pytest.raises(CompilerMissing, match="knows the target tofino2"):
+        tofinobuild.find_compiler(TOFINO2)
 
 
 def test_a_driver_that_writes_no_conf_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,59 +236,78 @@ def test_a_driver_that_writes_no_conf_file(tmp_path: Path, monkeypatch: pytest.M
     conf = (made / "libra_tna.conf").rename(tmp_path / "kept")
     install(tmp_path, monkeypatch, f'while [ "$1" != -o ]; do shift; done\ncp -r "{made}"/. "$2"')
     with pytest.raises(CompilerMissing, match="p4c-gen-conf is not on PATH"):
-        tofinobuild.compile_tofino([], tmp_path / "build")
+        tofinobuild.compile_tofino(TOFINO, [], tmp_path / "build")
     tool = tmp_path / "p4c-gen-conf"
     out = tmp_path / "build" / "tofino"
     tool.write_text(
         f'#!/bin/sh\necho "$@" > "{tmp_path}/told"\ncp "{conf}" "{out}/libra_tna.conf"\n'
     )
     tool.chmod(0o755)
-    tofinobuild.compile_tofino([], tmp_path / "build")
+    tofinobuild.compile_tofino(TOFINO, [], tmp_path / "build")
     told = (tmp_path / "told").read_text()
     assert f"--name libra_tna --bfrt-name {out}/bf-rt.json --outputdir {out}" in told
     assert told.endswith("--pipe pipe --max-pipe 4\n")
 
 
 FIGURES = {
-    "stages_ingress": 12,
-    "stages_egress": 12,
-    "stateful_alus": 12 * 4,
-    "sram_blocks": 12 * 80,
-    "tcam_blocks": 12 * 24,
-    "phv_bits": 64 * 32 + 96 * 16 + 64 * 8,
+    "tofino": {
+        "stages_ingress": 12,
+        "stages_egress": 12,
+        "stateful_alus": 12 * 4,
+        "sram_blocks": 12 * 80,
+        "tcam_blocks": 12 * 24,
+        "phv_bits": 64 * 32 + 96 * 16 + 64 * 8,
+    },
+    "tofino2": {
+        "stages_ingress": 20,
+        "stages_egress": 20,
+        "stateful_alus": 20 * 4,
+        "sram_blocks": 20 * 80,
+        "tcam_blocks": 20 * 24,
+        "phv_bits": 80 * 32 + 120 * 16 + 80 * 8,
+    },
 }
-"""What the record says of the program, and what a pipe of Tofino 1 has of it."""
+"""What a record says of the program, and what a pipe of the chip has of it."""
 
 
-def test_the_record_has_every_figure() -> None:
+@pytest.fixture(params=list(CHIPS))
+def name(request: pytest.FixtureRequest) -> str:
+    """Of a chip and its record."""
+    return str(request.param)
+
+
+def test_the_record_has_every_figure(name: str) -> None:
     """Compiler, sources, lanes, and what the program takes of a pipe, within what there is."""
-    record = json.loads((BUILD_DIR / "tofino.json").read_text())
+    record = json.loads((BUILD_DIR / f"{name}.json").read_text())
     assert re.fullmatch(r"\d+\.\d+\.\d+ \([0-9a-f]+\)", record["compiler"])
     assert re.fullmatch(r"[0-9a-f]{64}", record["sources_sha256"])
     assert record["lanes"] >= 16 and record["defines"] == []
-    for name, available in FIGURES.items():
-        assert type(record[name]) is int and 0 < record[name] <= available, name
+    for figure, available in FIGURES[name].items():
+        assert type(record[figure]) is int and 0 < record[figure] <= available, figure
 
 
-def test_the_page_has_the_figures_of_the_record() -> None:
-    """The row of the committed program, the size of its header vector, and the description."""
-    record = json.loads((BUILD_DIR / "tofino.json").read_text())
+def test_the_page_has_the_figures_of_the_records() -> None:
+    """The rows of the committed programs, the size of the header vector, and the description."""
     page = (DOCS / "tofino.md").read_text()
-    (row,) = [line for line in page.splitlines() if "(committed)" in line]
-    found = [int(each.replace(",", "")) for each in re.findall(r"\d[\d,]*", row.split("|", 2)[2])]
-    assert found == [record[name] for name in FIGURES]
-    assert record["compiler"].split()[0] in page
+    rows = [line for line in page.splitlines() if "(committed)" in line]
+    for name, row in zip(FIGURES, rows, strict=True):
+        record = json.loads((BUILD_DIR / f"{name}.json").read_text())
+        cells = row.split("|", 2)[2]
+        found = [int(each.replace(",", "")) for each in re.findall(r"\d[\d,]*", cells)]
+        assert found == [record[figure] for figure in FIGURES[name]]
+        assert record["compiler"].split()[0] in page
+        assert record["layout"] == asdict(layout_of(record["lanes"]))
+    record = json.loads((BUILD_DIR / "tofino.json").read_text())
     (layout,) = re.findall(
         r"^\{\"layout\": .*$", (DOCS / "deploy-tofino.md").read_text(), re.MULTILINE
     )
     assert json.loads(layout) == {"layout": record["layout"]}
-    assert record["layout"] == asdict(layout_of(record["lanes"]))
 
 
-def test_the_committed_figures_are_of_the_committed_program() -> None:
+def test_the_committed_figures_are_of_the_committed_program(name: str) -> None:
     """A record of other sources fails here, as a stale artifact does."""
-    record = json.loads((BUILD_DIR / "tofino.json").read_text())
+    record = json.loads((BUILD_DIR / f"{name}.json").read_text())
     assert record["sources_sha256"] == sources_sha256("libra_tna.p4"), "run `make tofino`"
     assert record["lanes"] == record["layout"]["lanes"]
-    p4info = (BUILD_DIR / "tofino.p4info.txtpb").read_bytes()
+    p4info = (BUILD_DIR / f"{name}.p4info.txtpb").read_bytes()
     assert record["p4info_sha256"] == sha256(p4info), "run `make tofino`"

@@ -18,18 +18,22 @@ from finsy.proto import p4r, rpc_code
 
 from controller.provision import ProvisionFailed, connected
 from controller.targets import find_target
+from controller.targets.ports import TOFINO, TOFINO2, Chip
 from controller.targets.tofino_output import TofinoProgram
+from softswitch.p4runtime.errors import P4RuntimeError
 from softswitch.p4runtime.server import P4RuntimeServer
 from tests.controller_process import WAIT_S
 from tests.p4rt_support import Client, batch_errors, refused
 from tests.tofino_lab import Held, entry, number, read_held, update
 from tests.tofino_output import read_p4info, write_compiled
-from tests.tofino_server import KINDS, tofino_server
+from tests.tofino_server import P4RT, EntityCheck, tofino_server
 
 pytestmark = [
     pytest.mark.compiler,
     pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on PATH"),
 ]
+
+SERVERS = ("tofino-stratum", "tofino-p4rt")
 
 ELECTION_IDS = itertools.count(100, 10)
 """Each client's is higher than all before it, so that it becomes primary."""
@@ -103,7 +107,7 @@ BAD = [
 ]
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
+@pytest.fixture(scope="module", params=SERVERS)
 def kind(request: pytest.FixtureRequest) -> str:
     """The name of a target."""
     return str(request.param)
@@ -175,6 +179,24 @@ def test_numbers_of_groups(kind: str, client: Client) -> None:
         client.write(high)
 
 
+@pytest.mark.parametrize(
+    ("chip", "out", "back"), [(TOFINO, (0, 63, 128), (68, 196)), (TOFINO2, (8, 71, 196), (6, 134))]
+)
+def test_each_chip_has_its_ports(chip: Chip, out: tuple[int, ...], back: tuple[int, ...]) -> None:
+    """What leads back into a pipe of the one leads out of it, or nowhere, on the other."""
+    check = EntityCheck(P4RT, read_p4info(chip))
+    for port in (*out, *back):
+        route = entry(ROUTES, ((ADDRESS, 32),), FORWARD, (port, 1, 2), chip)
+        lap = entry(LAPS, (1,), LAP_AT, (port, 9), chip)
+        good, bad = (route, lap) if port in out else (lap, route)
+        check(good)
+        with pytest.raises(P4RuntimeError, match=f"{port}"):
+            check(bad)
+        check(group(1, port))
+    with pytest.raises(P4RuntimeError, match="leads nowhere"):
+        check(group(1, 72))
+
+
 def test_registers(kind: str, server: P4RuntimeServer, client: Client) -> None:
     """bf_switchd's server has none, Stratum's none of pairs, which all of this program's are."""
     (opened,) = [each for each in read_p4info().registers if each.preamble.alias == "open"]
@@ -213,7 +235,7 @@ def test_the_other_servers_configuration_is_refused(
     kind: str, server: P4RuntimeServer, program: TofinoProgram
 ) -> None:
     """Each server knows its own form alone; the controller's error is the server's."""
-    (other,) = set(KINDS) - {kind}
+    (other,) = set(SERVERS) - {kind}
 
     async def push() -> None:
         async with connected(server.address, find_target(other), program, fresh=True):

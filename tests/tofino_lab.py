@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from finsy.proto import p4i, p4r
 
 from controller.jobapi.channel import ControllerAddress
+from controller.targets.ports import CHIPS, TOFINO, Chip
 from softswitch.p4runtime.values import encode
 from tests.controller_process import ControllerProcess, star
 from tests.p4rt_support import Client
@@ -22,12 +23,12 @@ SERVER = "127.0.1.1"
 SERVER_PORT = 60
 HOSTS = {
     SERVER: SERVER_PORT,
-    "127.0.1.2": 128,
-    "127.0.1.3": 136,
-    "127.0.1.4": 260,
-    "127.0.1.5": 4,
+    "127.0.1.2": 136,
+    "127.0.1.3": 144,
+    "127.0.1.4": 268,
+    "127.0.1.5": 12,
 }
-"""The server in pipe 0, workers in pipes 1, 1, 2 and 0."""
+"""The server in pipe 0, workers in pipes 1, 1, 2 and 0; either chip has a cable at these ports."""
 
 Entries: TypeAlias = dict[tuple[Any, ...], tuple[str, dict[str, int]]]
 """By match (a number, or value and length of a prefix): action and parameters."""
@@ -51,9 +52,14 @@ def number(address: str) -> int:
     return int(IPv4Address(address))
 
 
-def read_held(address: str) -> Held:
+def chip_of(target: str) -> Chip:
+    """The chip of a target, by its name."""
+    return CHIPS[target.partition("-")[0]]
+
+
+def read_held(address: str, chip: Chip = TOFINO) -> Held:
     """Read a switch, as a client that knows nothing of Libra."""
-    decoder = Decoder(read_p4info())
+    decoder = Decoder(read_p4info(chip))
     with Client(address) as client:
         entities = client.read(
             p4r.Entity(table_entry=p4r.TableEntry()),
@@ -102,9 +108,10 @@ class Decoder:
 
 def write_lab(folder: Path, target: str, address: str) -> None:
     """The inventory of the switch, and the output of its compiler."""
-    inventory = star(address, HOSTS, target=target, program="tofino")
+    chip = chip_of(target)
+    inventory = star(address, HOSTS, target=target, program=chip.name)
     (folder / "inventory.toml").write_text(inventory.text())
-    write_compiled(folder / "build")
+    write_compiled(folder / "build", chip)
 
 
 @contextmanager
@@ -120,9 +127,15 @@ def tofino_controller(folder: Path, path: Path) -> Iterator[ControllerProcess]:
         process.kill()
 
 
-def entry(table: str, match: tuple[Any, ...], action: str, params: tuple[int, ...]) -> p4r.Entity:
+def entry(
+    table: str,
+    match: tuple[Any, ...],
+    action: str,
+    params: tuple[int, ...],
+    chip: Chip = TOFINO,
+) -> p4r.Entity:
     """An entry of exact matches (numbers) or prefixes (value, length), by names."""
-    p4info = read_p4info()
+    p4info = read_p4info(chip)
     (its,) = (each for each in p4info.tables if each.preamble.name == table)
     (does,) = (each for each in p4info.actions if each.preamble.name == action)
     made = p4r.TableEntry(table_id=its.preamble.id)

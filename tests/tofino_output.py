@@ -11,24 +11,26 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 
 from controller.artifacts import BUILD_DIR
+from controller.targets.ports import TOFINO, Chip
 
 P4INFO = 'pkg_info { arch: "tna" }\n'
 
 
-def read_p4info() -> p4i.P4Info:
-    """The committed description of libra_tna.p4."""
-    return text_format.Parse((BUILD_DIR / "tofino.p4info.txtpb").read_text(), p4i.P4Info())
+def read_p4info(chip: Chip = TOFINO) -> p4i.P4Info:
+    """The committed description of libra_tna.p4 for a chip."""
+    text = (BUILD_DIR / f"{chip.name}.p4info.txtpb").read_text()
+    return text_format.Parse(text, p4i.P4Info())
 
 
-def write_compiled(folder: Path) -> Path:
+def write_compiled(folder: Path, chip: Chip = TOFINO) -> Path:
     """Write record and output of the committed program into a folder; the binary stands in.
 
     bf-rt.json names the objects of the P4Info, as that of the compiler does.
     """
-    out = write_output(folder / "tofino")
-    shutil.copy(BUILD_DIR / "tofino.json", folder)
-    shutil.copy(BUILD_DIR / "tofino.p4info.txtpb", out / "p4info.txtpb")
-    names = object_names(read_p4info())
+    out = write_output(folder / chip.name)
+    shutil.copy(BUILD_DIR / f"{chip.name}.json", folder)
+    shutil.copy(BUILD_DIR / f"{chip.name}.p4info.txtpb", out / "p4info.txtpb")
+    names = object_names(read_p4info(chip))
     tables = [{"name": f"pipe.{name}", "id": number} for number, name in names.items()]
     (out / "bf-rt.json").write_text(json.dumps({"schema_version": "1.0.0", "tables": tables}))
     return folder

@@ -20,6 +20,7 @@ from finsy.proto import p4i, p4r
 from google.protobuf.message import DecodeError
 
 from controller.targets import device_config_pb2 as pb
+from controller.targets.ports import CHIPS
 from softswitch.dataplane import DataPlane
 from softswitch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
 from softswitch.p4runtime.roles import Access
@@ -28,15 +29,35 @@ from softswitch.p4runtime.service import P4RuntimeService
 from tests.tofino_output import object_names, read_p4info
 from tests.tofino_program import stand_in
 
-PANEL_PORTS = 64
-"""Of a pipe; a device port is pipe · 128 + port."""
-
-RECIRCULATION = 68
 NO_PORT = 511
 """Stands for the switch itself, as the port of an address."""
 
+SOURCES = "LibraIngress.sources.sources"
 LAPS = {"LibraIngress.laps", "LibraIngress.pipes"}
 """Tables whose ports are those that lead back into a pipe."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Of the ports of a pipe, those with a cable and the one that leads back.
+
+    A device port is pipe · 128 + port.
+    """
+
+    panel: range
+    recirculation: int
+
+    def has_cable(self, port: int) -> bool:
+        """Whether a device port leads out."""
+        return port < NO_PORT and port % 128 in self.panel
+
+    def recirculates(self, port: int) -> bool:
+        """Whether it leads back into its pipe."""
+        return port < NO_PORT and port % 128 == self.recirculation
+
+
+WIRINGS = {"tna": Wiring(range(64), 68), "t2na": Wiring(range(8, 72), 6)}
+"""By architecture."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +122,13 @@ class Kind:
     has_registers: bool
 
 
+STRATUM = Kind(unpack_stratum, 0xFFFF, has_registers=True)
+P4RT = Kind(unpack_p4rt, 0x7FFF, has_registers=False)
 KINDS = {
-    "tofino-stratum": Kind(unpack_stratum, 0xFFFF, has_registers=True),
-    "tofino-p4rt": Kind(unpack_p4rt, 0x7FFF, has_registers=False),
+    "tofino-stratum": STRATUM,
+    "tofino-p4rt": P4RT,
+    "tofino2-stratum": STRATUM,
+    "tofino2-p4rt": P4RT,
 }
 
 
@@ -144,6 +169,7 @@ class EntityCheck:
 
     def __init__(self, kind: Kind, p4info: p4i.P4Info) -> None:
         self._kind = kind
+        self._wiring = WIRINGS[p4info.pkg_info.arch]
         self._tables = {table.preamble.id: table for table in p4info.tables}
         self._actions = {action.preamble.id: action for action in p4info.actions}
 
@@ -165,7 +191,7 @@ class EntityCheck:
             )
         for replica in group.replicas:
             port = replica.egress_port
-            if not (_has_cable(port) or _recirculates(port)):
+            if not (self._wiring.has_cable(port) or self._wiring.recirculates(port)):
                 raise invalid(f"port {port} leads nowhere")
 
     def _check_entry(self, entry: p4r.TableEntry) -> None:
@@ -176,14 +202,21 @@ class EntityCheck:
             for _, part in match.ListFields()[1:]:
                 _check_canonical([value for _, value in part.ListFields()])
             if matches.get(match.field_id, "").endswith("ingress_port"):
-                _check_port(name, int.from_bytes(match.exact.value, "big"))
+                self._check_port(name, int.from_bytes(match.exact.value, "big"))
         action = entry.action.action
         known = self._actions.get(action.action_id, p4i.Action())
         params = {param.id: param.name for param in known.params}
         for param in action.params:
             _check_canonical([param.value])
             if params.get(param.param_id) == "port":
-                _check_port(name, int.from_bytes(param.value, "big"))
+                self._check_port(name, int.from_bytes(param.value, "big"))
+
+    def _check_port(self, table: str, port: int) -> None:
+        if table in LAPS:
+            if not self._wiring.recirculates(port):
+                raise invalid(f"port {port} does not lead back into its pipe")
+        elif not self._wiring.has_cable(port) and (table, port) != (SOURCES, NO_PORT):
+            raise invalid(f"no cable leads to {port}")
 
 
 def _check_canonical(values: list[Any]) -> None:
@@ -191,22 +224,6 @@ def _check_canonical(values: list[Any]) -> None:
     for value in values:
         if isinstance(value, bytes) and len(value) > 1 and not value[0]:
             raise invalid(f"the byte string {value.hex()} is not canonical")
-
-
-def _check_port(table: str, port: int) -> None:
-    if table in LAPS:
-        if not _recirculates(port):
-            raise invalid(f"port {port} does not lead back into its pipe")
-    elif not _has_cable(port) and (table, port) != ("LibraIngress.sources.sources", NO_PORT):
-        raise invalid(f"no cable leads to {port}")
-
-
-def _has_cable(port: int) -> bool:
-    return port < NO_PORT and port % 128 < PANEL_PORTS
-
-
-def _recirculates(port: int) -> bool:
-    return port < NO_PORT and port % 128 == RECIRCULATION
 
 
 def service(kind: Kind, p4info: p4i.P4Info) -> type[P4RuntimeService]:
@@ -241,7 +258,7 @@ def service(kind: Kind, p4info: p4i.P4Info) -> type[P4RuntimeService]:
 @contextmanager
 def tofino_server(target: str, address: str = "127.0.0.1:0") -> Iterator[P4RuntimeServer]:
     """A server of that kind on a port of loopback, which is empty at first."""
-    p4info = read_p4info()
+    p4info = read_p4info(CHIPS[target.partition("-")[0]])
     program = stand_in(p4info)
     # Compiled beforehand, for a client does not wait as long as a slow machine needs.
     DataPlane.load(program).close()

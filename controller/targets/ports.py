@@ -18,11 +18,8 @@ from host_stack.jsonfile import read_json_object
 PORT_BITS = 9
 LOCAL_BITS = 7
 MAX_PORT = (1 << PORT_BITS) - 1
-PANEL_PORTS = 64
-"""Ports 0…63 of a pipe are wired to the panel (or to the processor, by the board)."""
-
-RECIRCULATION = 68
-"""The port of a pipe that leads back into it."""
+PIPES = 4
+"""Pipes of the largest chips."""
 
 _NAME = re.compile(r"(\d{1,3})(?:/([0-7]))?")
 
@@ -32,21 +29,61 @@ def pipe_of(port: int) -> int:
     return port >> LOCAL_BITS
 
 
-def recirculation_port(pipe: int) -> int:
-    """The device port that leads from `pipe` back into it."""
-    return pipe << LOCAL_BITS | RECIRCULATION
-
-
-def check_front_panel(port: int) -> int:
-    """Return a device port that a host can hang at; `BadInput` for any other number."""
+def check_device_port(port: int) -> int:
+    """Return a number that a device port can have; `BadInput` for any other one."""
     if not 0 <= port <= MAX_PORT:
         raise BadInput(f"device port {port}: allowed are 0 to {MAX_PORT}")
-    if (local := port & (1 << LOCAL_BITS) - 1) >= PANEL_PORTS:
-        raise BadInput(
-            f"device port {port} is port {local} of pipe {pipe_of(port)}: no cable leads there; "
-            f"ports 0 to {PANEL_PORTS - 1} of a pipe can be on the front panel"
-        )
     return port
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A kind of chip: how its compiler calls it, and what the ports of each of its pipes are for.
+
+    Attributes:
+        name: the target of p4c's back end, and of the binary that it makes.
+        arch: the architecture of its programs, as their P4Info has it.
+        title: for people.
+        panel: ports of a pipe that can be wired to the front panel (or, on some boards, to the
+            processor).
+        recirculation: the port of a pipe that leads back into it.
+    """
+
+    name: str
+    arch: str
+    title: str
+    panel: range
+    recirculation: int
+
+    def recirculation_port(self, pipe: int) -> int:
+        """The device port that leads from `pipe` back into it."""
+        return pipe << LOCAL_BITS | self.recirculation
+
+    def check_front_panel(self, port: int) -> int:
+        """Return a device port that a host can hang at; `BadInput` for any other number."""
+        if (local := check_device_port(port) & (1 << LOCAL_BITS) - 1) not in self.panel:
+            raise BadInput(
+                f"device port {port} is port {local} of pipe {pipe_of(port)}: no cable leads "
+                f"there; ports {self.panel[0]} to {self.panel[-1]} of a pipe of {self.title} can "
+                "be on the front panel"
+            )
+        return port
+
+
+TOFINO = Chip("tofino", "tna", "Tofino 1", range(64), 68)
+TOFINO2 = Chip("tofino2", "t2na", "Tofino 2", range(8, 72), 6)
+"""Ports 0 to 7 of its pipes lead back or to the processor; 6 leads back in every pipe."""
+
+CHIPS = {chip.name: chip for chip in (TOFINO, TOFINO2)}
+
+
+def chip_with(arch: str) -> Chip:
+    """The chip of an architecture; `BadInput` lists those that there are."""
+    for chip in CHIPS.values():
+        if chip.arch == arch:
+            return chip
+    known = ", ".join(chip.arch for chip in CHIPS.values())
+    raise BadInput(f"architecture {arch!r}: known are {known}")
 
 
 @dataclass(frozen=True)
@@ -66,7 +103,7 @@ class PortMap:
                 raise BadInput(f"port name {name!r}: write it as connector/lane, {canonical(name)}")
             if type(port) is not int:
                 raise BadInput(f"port {name}: {port!r} is no device port, it must be an integer")
-            check_front_panel(port)
+            check_device_port(port)
             if (other := seen.setdefault(port, name)) != name:
                 raise BadInput(f"ports {other} and {name} have the same device port {port}")
 

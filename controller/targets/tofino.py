@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from controller.targets import device_config_pb2 as pb
 from controller.targets.base import Capabilities, Program, Target
-from controller.targets.ports import check_front_panel
+from controller.targets.ports import TOFINO, TOFINO2, Chip
 from controller.targets.tofino_output import TofinoProgram
 from host_stack.errors import BadInput
 from host_stack.wire import DrainFormat
@@ -37,11 +37,34 @@ CAPABILITIES = Capabilities(
 
 
 class Tofino(Target):
-    """A Tofino; the class of a server says what it takes."""
+    """A chip behind a server; the class of the server says what it takes.
+
+    Attributes:
+        chip: whose programs it runs.
+        suffix: of its name. server: for people.
+    """
+
+    capabilities = CAPABILITIES
+    suffix: str
+    server: str
+
+    def __init__(self, chip: Chip) -> None:
+        self.chip = chip
+        self.name = f"{chip.name}-{self.suffix}"
+        self.description = f"{chip.title} with {self.server}"
 
     def load(self, program: str) -> TofinoProgram:
         """Read the output of p4c's Tofino back end, in `p4src/build/`."""
-        return TofinoProgram.load(program)
+        return self.check(TofinoProgram.load(program))
+
+    def check(self, program: TofinoProgram) -> TofinoProgram:
+        """Return a program of this chip; `BadInput` for that of another one."""
+        if program.chip != self.chip:
+            raise BadInput(
+                f"program {program.name} is for {program.chip.title}, and target {self.name} is "
+                f"{self.chip.title}: `make tofino` compiles one for each"
+            )
+        return program
 
     def device_config(self, program: Program) -> bytes:
         """The compiler's output in the server's form."""
@@ -50,7 +73,7 @@ class Tofino(Target):
                 f"target {self.name} takes programs that p4c's Tofino back end made; "
                 f"{program.name} is none: compile one with `make tofino`"
             )
-        return self.pack(program)
+        return self.pack(self.check(program))
 
     @abstractmethod
     def pack(self, program: TofinoProgram) -> bytes:
@@ -59,15 +82,14 @@ class Tofino(Target):
     def check_ports(self, ports: Iterable[int]) -> None:
         """Hosts hang at the front panel."""
         for port in ports:
-            check_front_panel(port)
+            self.chip.check_front_panel(port)
 
 
 class Stratum(Tofino):
     """Stratum for Tofino (stratum_bfrt)."""
 
-    name = "tofino-stratum"
-    description = "Tofino with Stratum"
-    capabilities = CAPABILITIES
+    suffix = "stratum"
+    server = "Stratum"
 
     def pack(self, program: TofinoProgram) -> bytes:
         """A serialised `BfPipelineConfig`."""
@@ -90,9 +112,8 @@ class Stratum(Tofino):
 class P4rt(Tofino):
     """bf_switchd with PI's P4Runtime server."""
 
-    name = "tofino-p4rt"
-    description = "Tofino with bf_switchd's P4Runtime server"
-    capabilities = CAPABILITIES
+    suffix = "p4rt"
+    server = "bf_switchd's P4Runtime server"
 
     def pack(self, program: TofinoProgram) -> bytes:
         """A serialised `P4DeviceConfig`: chunks, each behind its length (little-endian u32)."""
@@ -114,5 +135,7 @@ class P4rt(Tofino):
         return config.SerializeToString(deterministic=True)
 
 
-STRATUM = Stratum()
-P4RT = P4rt()
+STRATUM = Stratum(TOFINO)
+P4RT = P4rt(TOFINO)
+STRATUM2 = Stratum(TOFINO2)
+P4RT2 = P4rt(TOFINO2)

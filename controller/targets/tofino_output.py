@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from finsy.proto import p4i
+from google.protobuf import text_format
+
 from controller.artifacts import BUILD_DIR, sha256
+from controller.targets.ports import PIPES, Chip, chip_with
 from host_stack.errors import BadInput
 from host_stack.jsonfile import read_json_object
 from host_stack.layout import Layout
 
 MAX_FILE_BYTES = 256 << 20
 """Of one file of the compiler's; a context.json of a full chip has some tens of megabytes."""
-
-PIPES = 4
-"""Pipes of the largest chips."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class TofinoProgram:
     Attributes:
         name: of the record in `p4src/build/`.
         p4_name: of the program, as the compiler has it.
+        chip: that it was compiled for, by the architecture in its P4Info.
         p4info: P4Info in text form.
         layout: LANES, rows, W and program version.
         bfrt_info: bf-rt.json.
@@ -54,6 +56,7 @@ class TofinoProgram:
 
     name: str
     p4_name: str
+    chip: Chip
     p4info: str
     layout: Layout
     bfrt_info: bytes
@@ -91,9 +94,17 @@ class TofinoProgram:
             p4_name = _text(program["program-name"])
             bfrt_info = _bytes(folder, program["bfrt-config"])
             p4info = _bytes(folder, "p4info.txtpb").decode()
-        except (KeyError, TypeError, ValueError, OSError) as error:
+            chip = chip_with(_arch(p4info))
+        except (BadInput, KeyError, TypeError, ValueError, OSError) as error:
             raise BadInput(f"{found[0]} does not describe a compiled program: {error}") from error
-        return cls(name, p4_name, p4info, layout, bfrt_info, profiles)
+        return cls(name, p4_name, chip, p4info, layout, bfrt_info, profiles)
+
+
+def _arch(p4info: str) -> str:
+    try:
+        return text_format.Parse(p4info, p4i.P4Info()).pkg_info.arch
+    except text_format.ParseError as error:
+        raise ValueError(f"p4info.txtpb is no P4Info: {error}") from error
 
 
 def _only(items: Any) -> Any:

@@ -1,8 +1,9 @@
-/* Sizes of the Tofino program, and which lanes are where.
+/* Sizes of the Tofino program, which lanes are where, and what differs between the chips.
  *
  * A stage has four stateful ALUs and a lane takes two. Only the later stages of the ingress know
- * that a packet may be added, so the first lanes are added in the egress, whose early stages are
- * free: EGRESS_LANES of them, the others in the ingress. */
+ * that a packet may be added, so that on Tofino 1 the first lanes are added in the egress, whose
+ * early stages are free: EGRESS_LANES of them, the others in the ingress. Tofino 2 has stages
+ * enough for all of them in the ingress. */
 #ifndef LIBRA_TNA_CONFIG_P4
 #define LIBRA_TNA_CONFIG_P4
 
@@ -19,18 +20,35 @@
 #undef RANK_BITS
 #define RANK_BITS 6
 
+/* Of each pipe, the port that leads back into it. */
+#if __TARGET_TOFINO__ == 2
+#define RECIRCULATION 6
+#else
+#define RECIRCULATION 68
+#endif
+
 /* No field of the gradient is looked at in the packet: its lane works on a copy. */
 #define GRAD_LANE(i) \
     bit<16> row##i; \
     bit<32> grad##i;
 
-#if LANES == 16
 #ifndef EGRESS_LANES
+#if __TARGET_TOFINO__ == 2
+#define EGRESS_LANES 0
+#elif LANES == 16
 #define EGRESS_LANES 6
+#else
+#define EGRESS_LANES 2
 #endif
+#endif
+
+#if LANES == 16
 #define EACH_LOWER_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define EACH_UPPER_LANE(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
-#if EGRESS_LANES == 4
+#if EGRESS_LANES == 0
+#define EACH_EGRESS_LANE(X)
+#define EACH_INGRESS_LANE(X) EACH_LANE(X)
+#elif EGRESS_LANES == 4
 #define EACH_EGRESS_LANE(X) X(0) X(1) X(2) X(3)
 #define EACH_INGRESS_LANE(X) \
     X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
@@ -38,22 +56,22 @@
 #define EACH_EGRESS_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #define EACH_INGRESS_LANE(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #else
-#error "with 16 lanes, EGRESS_LANES must be 4 or 6"
+#error "with 16 lanes, EGRESS_LANES must be 0, 4 or 6"
 #endif
 #elif LANES == 8
-#ifndef EGRESS_LANES
-#define EGRESS_LANES 2
-#endif
 #define EACH_LOWER_LANE(X) X(0) X(1) X(2) X(3)
 #define EACH_UPPER_LANE(X) X(4) X(5) X(6) X(7)
-#if EGRESS_LANES == 2
+#if EGRESS_LANES == 0
+#define EACH_EGRESS_LANE(X)
+#define EACH_INGRESS_LANE(X) EACH_LANE(X)
+#elif EGRESS_LANES == 2
 #define EACH_EGRESS_LANE(X) X(0) X(1)
 #define EACH_INGRESS_LANE(X) X(2) X(3) X(4) X(5) X(6) X(7)
 #elif EGRESS_LANES == 4
 #define EACH_EGRESS_LANE(X) X(0) X(1) X(2) X(3)
 #define EACH_INGRESS_LANE(X) X(4) X(5) X(6) X(7)
 #else
-#error "with 8 lanes, EGRESS_LANES must be 2 or 4"
+#error "with 8 lanes, EGRESS_LANES must be 0, 2 or 4"
 #endif
 #else
 #error "on Tofino, LANES must be 8 or 16"
@@ -61,8 +79,13 @@
 
 /* Where a lane's byte and index are: PLACE##i.lane##i, PLACE##i.index##i. Those of the egress travel
  * there. */
+#if EGRESS_LANES >= 2
 #define PLACE0 hdr.lanes
 #define PLACE1 hdr.lanes
+#else
+#define PLACE0 md
+#define PLACE1 md
+#endif
 #if EGRESS_LANES >= 4
 #define PLACE2 hdr.lanes
 #define PLACE3 hdr.lanes

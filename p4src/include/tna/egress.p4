@@ -34,7 +34,9 @@ parser EgressParser(packet_in packet, out egress_headers_t hdr, out egress_metad
     }
     state parse_added {
         packet.extract(hdr.bridge);
+#if EGRESS_LANES > 0
         packet.extract(hdr.lanes);
+#endif
         EXTRACT_HEADERS
         EACH_EGRESS_LANE(EXTRACT_EGRESS_DIGITS)
         transition accept;
@@ -58,11 +60,13 @@ parser EgressParser(packet_in packet, out egress_headers_t hdr, out egress_metad
     }
     state parse_lap {
         packet.extract(hdr.bridge);
+#if EGRESS_LANES > 0
         hdr.lanes.setValid();
         EACH_EGRESS_LANE(LAP_EGRESS_INDEX)
         EXTRACT_HEADERS
         packet.extract(hdr.lap);
         EACH_EGRESS_LANE(EXTRACT_EGRESS_LANE)
+#endif
         transition accept;
     }
 }
@@ -150,7 +154,9 @@ control LibraEgress(inout egress_headers_t hdr, inout egress_metadata_t md,
             }
         }
         hdr.bridge.setInvalid();
+#if EGRESS_LANES > 0
         hdr.lanes.setInvalid();
+#endif
     }
 }
 

@@ -49,11 +49,16 @@ header bridge_h {
     bit<16>  index;                    /* of all lanes on a lap */
 }
 
+#if EGRESS_LANES > 0
 /* Lanes of the egress that are to be added. */
 header lanes_h {
     bit<8>   used;
     EACH_EGRESS_LANE(LANE_PLACE)
 }
+#define LANES_HEADER lanes_h lanes;
+#else
+#define LANES_HEADER
+#endif
 
 /* A row on its laps, in the first pipe that has workers: digits of the other pipes are added to what
  * was read there. */
@@ -80,7 +85,7 @@ header mark_h {
 
 struct ingress_headers_t {
     bridge_h   bridge;
-    lanes_h    lanes;
+    LANES_HEADER
     ethernet_h ethernet;
     ipv4_h     ipv4;
     udp_h      udp;
@@ -95,7 +100,7 @@ struct ingress_headers_t {
 
 struct egress_headers_t {
     bridge_h   bridge;
-    lanes_h    lanes;
+    LANES_HEADER
     ethernet_h ethernet;
     ipv4_h     ipv4;
     udp_h      udp;

@@ -43,11 +43,13 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         packet.extract(ig_intr_md);
         packet.advance(PORT_METADATA_SIZE);
         hdr.bridge.setValid();
+#if EGRESS_LANES > 0
         hdr.lanes.setValid();
+#endif
         hdr.bridge.epoch = 0;
         /* The recirculation port of each pipe. */
         transition select(ig_intr_md.ingress_port) {
-            68 &&& 0x7f: from_this_pipe;
+            RECIRCULATION &&& 0x7f: from_this_pipe;
             default: parse_ethernet;
         }
     }
@@ -191,7 +193,9 @@ control IngressDeparser(packet_out packet, inout ingress_headers_t hdr,
             hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.frag_offset, hdr.ipv4.ttl,
             hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst });
         packet.emit(hdr.bridge);
+#if EGRESS_LANES > 0
         packet.emit(hdr.lanes);
+#endif
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);
         packet.emit(hdr.udp);
