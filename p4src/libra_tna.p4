@@ -100,9 +100,15 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
         ig_tm_md.ucast_egress_port = ig_intr_md.ingress_port;
         hdr.lap.next = NEXT_LOW;
     }
+    /* Not at once: the egress of this pipe has cells to read first. */
     action read_in(port_t port) {
         hdr.bridge.act = ACT_READ_LOW;
-        ig_tm_md.ucast_egress_port = port;
+        ig_tm_md.ucast_egress_port = ig_intr_md.ingress_port;
+        hdr.lap.next = NEXT_MOVE;
+        hdr.lap.following = port;
+    }
+    action move() {
+        ig_tm_md.ucast_egress_port = hdr.lap.following;
         hdr.lap.next = NEXT_PIPE;
     }
     action send() {
@@ -302,6 +308,8 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
                 read_low();
             } else if (md.lap == LAP_LOW) {
                 pipes.apply();
+            } else if (md.lap == LAP_MOVE) {
+                move();
             } else if (md.kind == KIND_UPDATE && md.recirculated == 1) {
                 ig_dprsr_md.drop_ctl = 1;
             } else {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import finsy as fy
 import pytest
 
-from controller.artifacts import BUILD_DIR, Artifact
+from controller.artifacts import BUILD_DIR, SOURCE_DIR, Artifact
 from controller.laps import Laps, chip_of, update_ports
 from controller.provision import group_entities, job_entities, network_entities
 from controller.tables import Attachment, Forward, Local, Membership
@@ -135,3 +136,14 @@ def test_v1model_programs_have_none(tmp_path: Path) -> None:
     path = tmp_path / "p4info.txtpb"
     path.write_text(Artifact.load().p4info)
     assert chip_of(fy.P4Schema(path)) is None
+
+
+def test_a_pipe_reads_its_own_cells() -> None:
+    """What the egress is to read goes back into the pipe that it came from, never to another."""
+    program = (SOURCE_DIR / "libra_tna.p4").read_text()
+    actions = re.findall(r"action (\w+)\([^)]*\) \{(.*?)\n    \}", program, re.DOTALL)
+    readers = {name: body for name, body in actions if "ACT_READ_" in body}
+    assert set(readers) == {"read_low", "read_in", "send"}
+    for name, body in readers.items():
+        ports = re.findall(r"ucast_egress_port = ([\w.]+);", body)
+        assert ports == ["ig_intr_md.ingress_port"], name

@@ -33,6 +33,7 @@ const lap_t LAP_NONE = 0;
 const lap_t LAP_HIGH = 1;              /* add up d1, and mark the cells that were touched */
 const lap_t LAP_LOW = 2;               /* add up d0 */
 const lap_t LAP_SEND = 3;              /* leave out what was not touched, and answer */
+const lap_t LAP_MOVE = 4;              /* go on to the next pipe */
 
 /* `lane`: sign, escape, shift (include/step_align.p4). `index`: of the cell. */
 #define LANE_PLACE(i) \
@@ -66,12 +67,15 @@ const bit<8> NEXT_FIRST = 0;           /* LAP_HIGH; no cells in the packet */
 const bit<8> NEXT_LOW = 1;             /* LAP_LOW */
 const bit<8> NEXT_SEND = 2;            /* LAP_SEND */
 const bit<8> NEXT_PIPE = 3;            /* LAP_HIGH in another pipe */
+const bit<8> NEXT_MOVE = 4;            /* LAP_MOVE */
 
 header lap_h {
     bit<8>   next;                     /* lap */
     bit<16>  row;
     bitmap_t used;
     bit<16>  bytes;                    /* of the cells that were touched */
+    bit<7>   unused;
+    port_t   following;                /* of the next pipe, for LAP_MOVE */
 }
 
 /* Not 0: the cell was touched in the round. */

@@ -143,6 +143,7 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
             NEXT_LOW: low_lap;
             NEXT_PIPE: next_pipe;
             NEXT_SEND: send_lap;
+            NEXT_MOVE: move_lap;
             default: accept;
         }
     }
@@ -158,6 +159,10 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
     state next_pipe {
         md.lap = LAP_HIGH;
         transition parse_lanes;
+    }
+    state move_lap {
+        md.lap = LAP_MOVE;
+        transition accept;
     }
     state parse_lanes {
         EACH_LANE(EXTRACT_LANE)
