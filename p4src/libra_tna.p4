@@ -37,6 +37,7 @@
 #define CUT_LOW_DIGIT(i) hdr.digits##i.d0[31:24] = 0;
 
 #define PLACE_LOWER(i) PLACE##i.index##i = PLACE##i.index##i | md.lower_base;
+#define PLACE_MIDDLE(i) PLACE##i.index##i = PLACE##i.index##i | md.middle_base;
 #define PLACE_UPPER(i) PLACE##i.index##i = PLACE##i.index##i | md.upper_base;
 
 #define INGRESS_LANE(i) \
@@ -170,11 +171,15 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
     }
     action bank() {
         md.lower_base = md.lower_base | (1 << ROW_BITS);
+#if ROW_PARTS == 3
+        md.middle_base = md.middle_base | (1 << ROW_BITS);
+#endif
         md.upper_base = md.upper_base | (1 << ROW_BITS);
     }
     action place_indexes() {
-        EACH_LOWER_LANE(PLACE_LOWER)
-        EACH_UPPER_LANE(PLACE_UPPER)
+        EACH_LOWER_ROW(PLACE_LOWER)
+        EACH_MIDDLE_ROW(PLACE_MIDDLE)
+        EACH_UPPER_ROW(PLACE_UPPER)
     }
     /* They were aligned here; only those that are to be added go on to the egress. */
     action drop_ingress_digits() {
@@ -273,10 +278,10 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
                 window.apply(hdr.libra.seq, md);
             }
             EACH_INGRESS_LANE(INGRESS_LANE)
+#if EGRESS_LANES > 0
             hdr.bridge.lap = md.lap;
             hdr.bridge.fresh = md.fresh;
             hdr.bridge.index = PLACE0.index0;
-#if EGRESS_LANES > 0
             hdr.lanes.used = hdr.grad.used[7:0];
 #endif
             if (md.aligns == 1) {

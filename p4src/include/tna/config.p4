@@ -77,6 +77,20 @@
 #error "on Tofino, LANES must be 8 or 16"
 #endif
 
+/* An operation takes its words of 16 bits from one group of the header vector, of which it can write
+ * 16 on Tofino 1 and 12 on Tofino 2: rows are looked at in two parts, or in three. */
+#if __TARGET_TOFINO__ == 2 && LANES == 16
+#define ROW_PARTS 3
+#define EACH_LOWER_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#define EACH_MIDDLE_ROW(X) X(6) X(7) X(8) X(9) X(10)
+#define EACH_UPPER_ROW(X) X(11) X(12) X(13) X(14) X(15)
+#else
+#define ROW_PARTS 2
+#define EACH_LOWER_ROW(X) EACH_LOWER_LANE(X)
+#define EACH_MIDDLE_ROW(X)
+#define EACH_UPPER_ROW(X) EACH_UPPER_LANE(X)
+#endif
+
 /* Where a lane's byte and index are: PLACE##i.lane##i, PLACE##i.index##i. Those of the egress travel
  * there. */
 #if EGRESS_LANES >= 2

@@ -43,11 +43,15 @@ const lap_t LAP_MOVE = 4;              /* go on to the next pipe */
 /* From the ingress to the egress, whose parser does not look beyond the first 160 bytes. */
 header bridge_h {
     act_t    act;
+#if EGRESS_LANES > 0
     lap_t    lap;
     bit<7>   unused;
     bit<1>   fresh;
+#endif
     bit<16>  epoch;
+#if EGRESS_LANES > 0
     bit<16>  index;                    /* of all lanes on a lap */
+#endif
 }
 
 #if EGRESS_LANES > 0
@@ -136,8 +140,11 @@ struct ingress_metadata_t {
     reason_t    reason;
     port_t      strange;               /* not 0: the source address belongs to another port */
     bit<16>     row_mask;
-    bit<16>     lower_base;            /* lowest row of the job, with its bank: a copy for the */
-    bit<16>     upper_base;            /* lower and for the upper half of the lanes */
+    bit<16>     lower_base;            /* lowest row of the job, with its bank: a copy for each */
+#if ROW_PARTS == 3
+    bit<16>     middle_base;
+#endif
+    bit<16>     upper_base;            /* part of the lanes */
     bit<16>     or0;
     bit<16>     or1;
     bit<16>     or2;

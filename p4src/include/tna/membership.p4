@@ -29,6 +29,9 @@ control Membership(inout ingress_headers_t hdr, inout ingress_metadata_t md,
         md.first_tag[31:20] = epoch;
         hdr.bridge.epoch = (bit<16>)epoch;
         md.lower_base = (bit<16>)row_base;
+#if ROW_PARTS == 3
+        md.middle_base = (bit<16>)row_base;
+#endif
         md.upper_base = (bit<16>)row_base;
         md.row_mask = (bit<16>)row_mask;
         md.server = server;
