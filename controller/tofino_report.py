@@ -45,7 +45,8 @@ def read_chip_use(folder: Path) -> ChipUse:
         files = pipe["files"]
         reports = [(each["type"], each["path"]) for each in files["resources"]]
         reports += [(each["log_type"], each["path"]) for each in files["logs"]]
-        mau = _report(folder, reports, "resources")["resources"]["mau"]
+        resources = _report(folder, reports, "resources")["resources"]
+        mau = resources["mau"]
         stages, available = mau["mau_stages"], _whole(mau["nStages"])
         containers = _report(folder, reports, "phv")["containers"]
         use = ChipUse(
@@ -56,10 +57,16 @@ def read_chip_use(folder: Path) -> ChipUse:
             tcam_blocks=sum(len(stage["tcams"]["tcams"]) for stage in stages),
             phv_bits=sum(_bits(each) for each in containers),
         )
+        blind = [each["gress"] for each in resources["parser"]["parsers"] if not _selects(each)]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"the reports in {folder} are not as expected: {error!r}") from error
     if (stages_used := max(use.stages_ingress, use.stages_egress)) > available:
         raise BadInput(f"the program takes {stages_used} stages, and the chip has {available}")
+    if blind:
+        raise BadInput(
+            f"the compiled parser of the {blind[0]} looks at no packet: this p4c drops what a "
+            "parser selects by; take one with pull request 5753 (docs/deploy-tofino.md, section 2)"
+        )
     return use
 
 
@@ -68,6 +75,11 @@ def _report(folder: Path, reports: list[tuple[str, str]], kind: str) -> dict[str
     if len(paths) != 1 or paths[0].is_absolute() or ".." in paths[0].parts:
         raise ValueError(f"one {kind} report inside of the folder is needed, not {paths!r:.80}")
     return read_json_object(folder / paths[0], f"{kind} report of the Tofino back end")
+
+
+def _selects(parser: dict[str, Any]) -> bool:
+    """Whether a state of the parser compares something, as both parsers of the program do."""
+    return any(state["matchesOn"] for state in parser["states"])
 
 
 def _last_stage(stages: list[Any], gress: str) -> int:

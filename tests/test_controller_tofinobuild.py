@@ -35,6 +35,13 @@ def stage(number: int, *threads: str) -> dict[str, Any]:
     }
 
 
+def parser(gress: str, *compared: str) -> dict[str, Any]:
+    """A parser whose second state has an entry for each of `compared`; the first has none."""
+    entries = [{"matchesOn": []}, *({"matchesOn": [{"value": each}]} for each in compared)]
+    return {"gress": gress, "states": entries}
+
+
+PARSERS = [parser("ingress", "0x0800", "0x****"), parser("egress", "0x01")]
 STAGES = [stage(0, "ingress", "egress"), stage(1), stage(2, "egress"), stage(4, "ingress")]
 
 
@@ -46,10 +53,15 @@ def container(kind: str, *slices: tuple[int, int]) -> dict[str, Any]:
     }
 
 
+def resources(mau: dict[str, Any], parsers: list[dict[str, Any]] = PARSERS) -> dict[str, Any]:
+    """The report of the resources."""
+    return {"resources": {"mau": mau, "parser": {"parsers": parsers}}}
+
+
 def write_reports(folder: Path, **changes: Any) -> Path:
     """Reports in the form of the back end's schemas; `changes` replace whole reports."""
     reports = {
-        "resources": {"resources": {"mau": {"nStages": 12, "mau_stages": STAGES}}},
+        "resources": resources({"nStages": 12, "mau_stages": STAGES}),
         "phv": {
             "containers": [
                 container("normal", (0, 7), (4, 15)),
@@ -90,8 +102,10 @@ def test_reports_are_added_up(tmp_path: Path) -> None:
     "changes",
     [
         {"resources": {}},
-        {"resources": {"resources": {"mau": {"mau_stages": [{"stage_number": 0}]}}}},
-        {"resources": {"resources": {"mau": {"nStages": None, "mau_stages": STAGES}}}},
+        {"resources": resources({"mau_stages": [{"stage_number": 0}]})},
+        {"resources": resources({"nStages": None, "mau_stages": STAGES})},
+        {"resources": {"resources": {"mau": {"nStages": 12, "mau_stages": STAGES}}}},
+        {"resources": resources({"nStages": 12, "mau_stages": STAGES}, [{"gress": "ingress"}])},
         {"phv": {"containers": [{"container_type": "normal", "slices": 3}]}},
         {"phv": {"containers": [container("normal", (0, 32))]}},
         {"phv": {"containers": [container("normal", (0, 1 << 70))]}},
@@ -106,9 +120,18 @@ def test_other_reports_are_refused(tmp_path: Path, changes: dict[str, Any]) -> N
 
 def test_a_program_that_does_not_fit(tmp_path: Path) -> None:
     """The back end goes on where the chip ends; the error says by how much."""
-    mau = {"nStages": 4, "mau_stages": STAGES}
-    write_reports(tmp_path, resources={"resources": {"mau": mau}})
+    write_reports(tmp_path, resources=resources({"nStages": 4, "mau_stages": STAGES}))
     with pytest.raises(BadInput, match="takes 5 stages, and the chip has 4"):
+        read_chip_use(tmp_path)
+
+
+@pytest.mark.parametrize("gress", ["ingress", "egress"])
+def test_a_parser_that_selects_nothing(tmp_path: Path, gress: str) -> None:
+    """Some versions of p4c drop every select without a word; what they make is not taken."""
+    parsers = [parser(gress) if each["gress"] == gress else each for each in PARSERS]
+    mau = {"nStages": 12, "mau_stages": STAGES}
+    write_reports(tmp_path, resources=resources(mau, parsers))
+    with pytest.raises(BadInput, match=f"parser of the {gress} looks at no packet.*request 5753"):
         read_chip_use(tmp_path)
 
 
