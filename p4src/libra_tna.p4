@@ -55,6 +55,10 @@
     hdr.digits##i.d1 = 0; \
     hdr.digits##i.d0 = 0;
 
+#if __TARGET_TOFINO__ == 2
+/* A stateful ALU takes a byte of its input from one container. */
+@pa_container_size("ingress", "md.first_tag", 32)
+#endif
 control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
                      in ingress_intrinsic_metadata_t ig_intr_md,
                      in ingress_intrinsic_metadata_from_parser_t ig_prsr_md,
