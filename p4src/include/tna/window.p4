@@ -62,19 +62,48 @@ struct seen_t {
 }
 
 /* seen[worker][seq mod W] holds (epoch, seq): a packet counts if it is newer. */
+#define SEE { \
+        void apply(inout seen_t value, out bit<1> fresh) { \
+            fresh = 0; \
+            if (value.epoch != (int<32>)md.first_tag || (int<32>)seq - value.seq > 0) { \
+                value.seq = (int<32>)seq; \
+                fresh = 1; \
+            } \
+            value.epoch = (int<32>)md.first_tag; \
+        } \
+    }
+
+#if __TARGET_TOFINO__ == 2
+/* In two arrays: one of all workers is more than a stateful ALU reaches on this chip. */
+control Window(in seq_t seq, inout ingress_metadata_t md) {
+    Register<seen_t, bit<16>>(MEMBERS * WINDOW / 2) seen;
+    Register<seen_t, bit<16>>(MEMBERS * WINDOW / 2) seen_upper;
+
+    RegisterAction<seen_t, bit<16>, bit<1>>(seen) see = SEE;
+    RegisterAction<seen_t, bit<16>, bit<1>>(seen_upper) see_upper = SEE;
+
+    action look() {
+        md.fresh = see.execute(
+            1w0 ++ md.job_slot ++ md.rank[RANK_BITS - 2:0] ++ seq[WINDOW_BITS - 1:0]);
+    }
+    action look_upper() {
+        md.fresh = see_upper.execute(
+            1w0 ++ md.job_slot ++ md.rank[RANK_BITS - 2:0] ++ seq[WINDOW_BITS - 1:0]);
+    }
+
+    apply {
+        if (md.rank[RANK_BITS - 1:RANK_BITS - 1] == 0) {
+            look();
+        } else {
+            look_upper();
+        }
+    }
+}
+#else
 control Window(in seq_t seq, inout ingress_metadata_t md) {
     Register<seen_t, bit<16>>(MEMBERS * WINDOW) seen;
 
-    RegisterAction<seen_t, bit<16>, bit<1>>(seen) see = {
-        void apply(inout seen_t value, out bit<1> fresh) {
-            fresh = 0;
-            if (value.epoch != (int<32>)md.first_tag || (int<32>)seq - value.seq > 0) {
-                value.seq = (int<32>)seq;
-                fresh = 1;
-            }
-            value.epoch = (int<32>)md.first_tag;
-        }
-    };
+    RegisterAction<seen_t, bit<16>, bit<1>>(seen) see = SEE;
 
     action look() {
         md.fresh = see.execute(md.job_slot ++ md.rank ++ seq[WINDOW_BITS - 1:0]);
@@ -84,5 +113,6 @@ control Window(in seq_t seq, inout ingress_metadata_t md) {
         look();
     }
 }
+#endif
 
 #endif
