@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -287,7 +288,9 @@ class MemoryJob:
             futures = [pool.submit(self.scheduler_main), pool.submit(self.server_main)]
             futures += [pool.submit(self._worker_main, rank) for rank in range(self._workers)]
             for future in as_completed(futures, timeout=timeout_s):
-                if future.exception() is not None:
+                if (error := future.exception()) is not None:
+                    # At once: the others may wait for long, and the pool waits for them.
+                    traceback.print_exception(error)
                     self.scheduler.close()
                 future.result()
         return self.outcome
@@ -300,7 +303,8 @@ class MemoryJob:
     def _committed(self, commit: Commit, parameters: FloatArray, aggregate: Aggregate) -> None:
         self.commits.append(commit)
         self.applied.append(aggregate)
-        if (commit.round + 1) % self._every == 0:
+        is_last = min(commit.steps) == len(self.pushes)
+        if (commit.round + 1) % self._every == 0 or is_last:
             self._saved = Checkpoint(commit.round + 1, commit.steps, parameters.copy())
         for action in self._on_commit:
             action(commit)
