@@ -23,7 +23,8 @@ from host_stack.kv import (
     Node,
     Role,
 )
-from host_stack.kv.wire import Command, Control, Meta, NodeInfo, decode, encode
+from host_stack.kv.wire import EMPTY, Command, Control, Meta, NodeInfo, decode, encode
+from host_stack.kv.word import MIN_KEYS, Name, Says, Word
 from tests.kv_jobs import (
     HOST,
     LIMIT_S,
@@ -155,6 +156,47 @@ def test_strangers_are_not_served(job: Job, identity: bytes | None) -> None:
     with raw_peer(server.info.port, identity) as peer:
         peer.send_multipart([data_meta(), b"\0" * 8, b"\0" * 4])
         assert server.wait_until(lambda: server.stats.unknown_sender > before, LIMIT_S)
+
+
+def test_requests_that_cannot_be_answered_are_dropped() -> None:
+    """Of a server, which no other one is connected to, and without a timestamp to answer to."""
+    body = Word(Says.NAMED, MIN_KEYS, Name(1, 0, 1)).encode()
+    requests = [
+        (b"ps10", data_meta(), "unknown_sender"),
+        (b"ps010", data_meta(push=False, timestamp=1), "unknown_sender"),
+        (b"ps0010", data_meta(body=body, timestamp=2), "unknown_sender"),
+        (b"ps00010", data_meta(simple_app=True, timestamp=3), "unknown_sender"),
+        (b"ps009", data_meta(timestamp=EMPTY), "malformed"),
+        (b"ps0009", data_meta(timestamp=EMPTY, customer_id=1), "malformed"),
+    ]
+    with running_job(1, 2, resend_timeout_s=1.0) as job:
+        node = job.servers[0]
+        server = KVServer(node)
+        server.set_request_handle(AddingStore())
+        server.set_simple_handle(lambda request, app: app.simple_response(request))
+        for identity, meta, counter in requests:
+            before = getattr(node.stats, counter)
+            with raw_peer(node.info.port, identity) as peer:
+                peer.send_multipart([meta, b"\0" * 8, b"\0" * 4])
+                assert node.wait_until(
+                    lambda counter=counter, before=before: getattr(node.stats, counter) > before,
+                    LIMIT_S,
+                )
+        worker = KVWorker(job.workers[0])
+        worker.wait(worker.push(np.array([77], np.uint64), np.ones(1, np.float32)))
+
+
+def test_the_resender_remembers_no_strangers() -> None:
+    """Whatever number they give, and however many they are."""
+    with running_job(1, 1, resend_timeout_s=1.0) as job:
+        server = job.servers[0]
+        for count in range(1, 6):
+            with raw_peer(server.info.port, stranger()) as peer:
+                peer.send_multipart([data_meta(), b"\0" * 8, b"\0" * 4])
+                assert server.wait_until(
+                    lambda count=count: server.stats.unknown_sender == count, LIMIT_S
+                )
+        assert server._resender._seen.keys() <= {1, 8, 9}
 
 
 def test_second_peer_of_an_identity_does_not_cut_off_the_first() -> None:

@@ -93,6 +93,29 @@ def test_an_answer_settles_its_request() -> None:
     assert len(node.sent) == 1
 
 
+def other_customer(meta: Meta) -> Meta:
+    """The same of another customer, which has the same signature."""
+    return replace(meta, customer_id=1)
+
+
+def test_customers_with_the_same_timestamp_are_settled_one_by_one() -> None:
+    """By an answer, and by the ACK of a node of ours, which bears the customer."""
+    peer = Wire(8)
+    assert not Resender(peer).received(Message(other_customer(PUSH), 9))  # type: ignore[arg-type]
+    (_, ack), answer = peer.sent[0], replace(other_customer(PUSH), request=False)
+    assert ack.control is not None
+    assert ack.control.msg_sig == signature(PUSH, 9, 8)
+    for settling in (ack, answer):
+        node = Wire(9)
+        resender = Resender(node)  # type: ignore[arg-type]
+        for sent in (PUSH, other_customer(PUSH)):
+            resender.sent(8, sent, ())
+        for _ in range(2):
+            resender.received(Message(settling, 8))
+        resender.tick(1e9)
+        assert [meta for _, meta in node.sent if meta.control is None] == [PUSH]
+
+
 def test_repeated_messages_are_acknowledged_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each customer and process of a peer; what lies far back is forgotten."""
     monkeypatch.setattr(module, "MAX_REMEMBERED", 2)

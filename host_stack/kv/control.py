@@ -109,6 +109,8 @@ class ControlPlane:
         """
         if self._node.role is not Role.SERVER or not self.knows(peer):
             return
+        if role_of(peer) is Role.SERVER:  # of which there are no connections to each other
+            return
         seen = self._connections.setdefault(peer, set())
         if seen and connection not in seen:
             self._node.reconnect(peer)

@@ -7,6 +7,7 @@ from host_stack.kv.errors import KVUsageError
 from host_stack.kv.ids import Role
 from host_stack.kv.message import Message
 from host_stack.kv.stats import NodeStats
+from host_stack.kv.wire import EMPTY
 
 MAX_EARLY_MESSAGES = 1024
 
@@ -47,6 +48,9 @@ class Inbox:
 
     def deliver(self, message: Message) -> None:
         """Give a message to its app, or keep it."""
+        if message.meta.timestamp == EMPTY:  # nobody could tell what an answer is to
+            self._stats.malformed += 1
+            return
         app = self._apps.get(self._key(message.meta.app_id, message.meta.customer_id))
         if app is None or not app.accept(message):
             self._keep_early(message)

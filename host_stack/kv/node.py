@@ -278,11 +278,12 @@ class Node:
                 continue
             if message is None:
                 return count
-            if message.peer is not None:
+            if message.peer is not None and self._control.knows(message.peer):
                 self.liveness.heard(message.peer)
                 self._control.follow(message.peer, message.connection)
-            if not self._resender.received(message):
-                self._dispatch(message)
+                if self._resender.received(message):
+                    continue
+            self._dispatch(message)
         return max_messages
 
     def _tick(self) -> None:
@@ -309,7 +310,8 @@ class Node:
             self.condition.notify_all()
 
     def _deliver(self, message: Message) -> None:
-        if message.peer is None or not self._control.knows(message.peer):
+        peer = message.peer
+        if peer is None or not (self._control.knows(peer) and self._van.reaches(peer)):
             self.stats.unknown_sender += 1
             return
         self._inbox.deliver(message)

@@ -91,15 +91,15 @@ class Resender:
         meta, peer = message.meta, message.peer
         command = _command(meta)
         if command == Command.ACK and meta.control is not None:
-            self._settle(meta.control.msg_sig)
+            self._settle(meta.control.msg_sig, meta.customer_id)
             return True
         if command in _NEVER:
             return False
         sig = signature(meta, peer, self._node.id)
-        self._acknowledge(peer, sig)
+        self._acknowledge(peer, sig, meta.customer_id)
         if not meta.request and meta.control is None:
             # An answer says as much as the ACK of what it answers.
-            self._settle(sig ^ self._turn(peer) | 1)
+            self._settle(sig ^ self._turn(peer) | 1, meta.customer_id)
         return self._is_repeated(peer, (sig, meta.customer_id))
 
     def forget(self, peer: int) -> None:
@@ -133,8 +133,10 @@ class Resender:
         swapped = (self._node.id & 0xFF) ^ (peer & 0xFF)
         return swapped << 40 | swapped << 32
 
-    def _acknowledge(self, peer: int, sig: int) -> None:
-        self._put(peer, Meta(control=Control(Command.ACK, msg_sig=sig)), ())
+    def _acknowledge(self, peer: int, sig: int, customer: int) -> None:
+        """Send an ACK that bears the customer too, at which the C++ library does not look."""
+        ack = Meta(control=Control(Command.ACK, msg_sig=sig), customer_id=customer)
+        self._put(peer, ack, ())
 
     def _put(self, peer: int, meta: Meta, arrays: tuple[Array, ...]) -> None:
         """Send past the book; what does not leave now is sent again later."""
@@ -143,11 +145,14 @@ class Resender:
         except (KVTimeout, KVConnectError, KVUsageError):
             self._node.stats.undeliverable += 1
 
-    def _settle(self, sig: int) -> None:
+    def _settle(self, sig: int, customer: int) -> None:
+        """Forget the oldest message of a signature and customer; an ACK of C++ names none."""
         with self._lock:
-            entries = self._sent.get(sig)
-            if entries:
-                entries.popleft()
+            entries = self._sent.get(sig, deque())
+            for index, entry in enumerate(entries):
+                if customer in (EMPTY, entry.meta.customer_id):
+                    del entries[index]
+                    return
 
     def _is_repeated(self, peer: int, mark: tuple[int, int]) -> bool:
         with self._lock:

@@ -124,6 +124,11 @@ class Van:
         if previous is not None:
             previous.close(self._config.linger_s)
 
+    def reaches(self, peer: int) -> bool:
+        """Whether there is a connection to a peer; nodes of one role have none to each other."""
+        with self._lock:
+            return peer in self._dealers
+
     def send(self, peer: int, meta: Meta, arrays: Sequence[Array] = (), block: bool = True) -> None:
         """Queue a message for a peer.
 
