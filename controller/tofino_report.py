@@ -1,7 +1,7 @@
 """What p4c's Tofino back end says a compiled program takes of the chip.
 
 `manifest.json` of the output folder names the reports of each pipe: resources (memories, ALUs and
-instructions by stage) and phv (header vector). The open back end estimates no power.
+instructions by stage) and phv (header vector). Power is in none of them, but in power.json.
 """
 
 from __future__ import annotations

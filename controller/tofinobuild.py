@@ -84,9 +84,14 @@ def compile_tofino(chip: Chip, defines: list[str], folder: Path = BUILD_DIR) -> 
     if done.returncode != 0:
         said = (done.stderr + done.stdout).strip()
         raise CompilerFailed(f"{compiler} failed on {PROGRAM} for {chip.title}:\n{said}")
+    try:
+        record = record_of(out, defines, lanes)
+    except BadInput:
+        for conf in out.glob("*.conf"):
+            conf.unlink()  # so that nobody loads by an older record what is refused here
+        raise
     if not list(out.glob("*.conf")):
         write_conf(chip, out)
-    record = record_of(out, defines, lanes)
     shutil.copy(out / P4INFO, folder / f"{chip.name}.{P4INFO}")
     (folder / f"{chip.name}.json").write_text(json.dumps(record, indent=2) + "\n")
     return record

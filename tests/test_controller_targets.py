@@ -154,6 +154,13 @@ def test_programs_of_another_back_end_are_refused(program: TofinoProgram) -> Non
             target.device_config(ARTIFACT)
 
 
+@pytest.mark.parametrize("name", ["tofino", "tofino2"])
+def test_a_program_of_a_tofino_elsewhere(name: str) -> None:
+    """An inventory that names the program alone has the target of the embedded switch."""
+    with pytest.raises(BadInput, match=f"target to {name}-stratum or {name}-p4rt"):
+        SOFT.load(name)
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

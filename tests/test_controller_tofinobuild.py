@@ -135,6 +135,21 @@ def test_a_parser_that_selects_nothing(tmp_path: Path, gress: str) -> None:
         read_chip_use(tmp_path)
 
 
+def test_what_is_refused_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older record stays, and has the same description: the output beside it is not taken."""
+    made = write_reports(write_output(tmp_path / "made"))
+    install(tmp_path, monkeypatch, f'while [ "$1" != -o ]; do shift; done\ncp -r "{made}"/. "$2"')
+    build = tmp_path / "build"
+    tofinobuild.compile_tofino(TOFINO, [], build)
+    TofinoProgram.load("tofino", build)
+    mau = {"nStages": 12, "mau_stages": STAGES}
+    write_reports(made, resources=resources(mau, [parser("ingress")]))
+    with pytest.raises(BadInput, match="looks at no packet"):
+        tofinobuild.compile_tofino(TOFINO, [], build)
+    with pytest.raises(BadInput, match=r"holds 0 files \*\.conf.*`make tofino`"):
+        TofinoProgram.load("tofino", build)
+
+
 def test_a_report_elsewhere_is_not_read(tmp_path: Path) -> None:
     """The manifest names files of the output folder alone."""
     manifest = json.loads((write_reports(tmp_path) / "manifest.json").read_text())

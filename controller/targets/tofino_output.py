@@ -65,7 +65,9 @@ class TofinoProgram:
     @classmethod
     def load(cls, name: str, folder: Path = BUILD_DIR) -> TofinoProgram:
         """Read the record `name`.json and the compiler's output in the folder `name` beside it."""
-        record = read_json_object(folder / f"{name}.json", "record of a Tofino program")
+        record = read_json_object(
+            folder / f"{name}.json", "record of a Tofino program (`make tofino` makes one)"
+        )
         if "layout" not in record:
             raise BadInput(f"{folder / name}.json records no Tofino program: it has no layout")
         program = cls.read(folder / name, name, Layout.from_fields(record["layout"]))

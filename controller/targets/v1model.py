@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from controller.artifacts import Artifact
 from controller.targets.base import Capabilities, Program, Target
+from controller.targets.ports import CHIPS
 from host_stack.errors import BadInput
 from host_stack.layout import JOBS_PER_SWITCH, MAX_WORKERS
 from host_stack.wire import DrainFormat
@@ -36,7 +37,12 @@ class V1Model(Target):
         self.capabilities = capabilities
 
     def load(self, program: str) -> Artifact:
-        """Read an artifact of `p4src/build/`."""
+        """Read an artifact of `p4src/build/`; `BadInput` for a Tofino's, which is none."""
+        if (chip := CHIPS.get(program)) is not None:
+            raise BadInput(
+                f"program {program} is for {chip.title}, and target {self.name} is none: set the "
+                f"switch's target to {chip.name}-stratum or {chip.name}-p4rt"
+            )
         return Artifact.load(program)
 
     def device_config(self, program: Program) -> bytes:
