@@ -20,6 +20,7 @@ from typing import Any
 from controller.artifacts import BUILD_DIR, SOURCE_DIR, sha256, sources_sha256
 from controller.p4build import CompilerFailed, CompilerMissing, layout_of
 from controller.targets.ports import CHIPS, PIPES, Chip
+from controller.targets.tofino_output import RECORD
 from controller.tofino_report import read_chip_use
 from host_stack.errors import BadInput, LibraError
 from host_stack.jsonfile import read_json_object
@@ -93,7 +94,8 @@ def compile_tofino(chip: Chip, defines: list[str], folder: Path = BUILD_DIR) -> 
     if not list(out.glob("*.conf")):
         write_conf(chip, out)
     shutil.copy(out / P4INFO, folder / f"{chip.name}.{P4INFO}")
-    (folder / f"{chip.name}.json").write_text(json.dumps(record, indent=2) + "\n")
+    for path in (out / RECORD, folder / f"{chip.name}.json"):
+        path.write_text(json.dumps(record, indent=2) + "\n")
     return record
 
 

@@ -150,6 +150,20 @@ def test_what_is_refused_is_not_loaded(tmp_path: Path, monkeypatch: pytest.Monke
         TofinoProgram.load("tofino", build)
 
 
+def test_the_output_of_older_sources_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that came with newer sources is not that of the output, whose P4Info is the same."""
+    made = write_reports(write_output(tmp_path / "made"))
+    install(tmp_path, monkeypatch, f'while [ "$1" != -o ]; do shift; done\ncp -r "{made}"/. "$2"')
+    build = tmp_path / "build"
+    record = tofinobuild.compile_tofino(TOFINO, [], build)
+    TofinoProgram.load("tofino", build)
+    (build / "tofino.json").write_text(json.dumps({**record, "sources_sha256": "0" * 64}))
+    with pytest.raises(BadInput, match=r"not the output that tofino\.json records.*`make tofino`"):
+        TofinoProgram.load("tofino", build)
+
+
 def test_a_report_elsewhere_is_not_read(tmp_path: Path) -> None:
     """The manifest names files of the output folder alone."""
     manifest = json.loads((write_reports(tmp_path) / "manifest.json").read_text())

@@ -19,6 +19,9 @@ from host_stack.errors import BadInput
 from host_stack.jsonfile import read_json_object
 from host_stack.layout import Layout
 
+RECORD = "record.json"
+"""In the output, a copy of the record that `make tofino` made of it."""
+
 MAX_FILE_BYTES = 256 << 20
 """Of one file of the compiler's; a context.json of a full chip has some tens of megabytes."""
 
@@ -71,7 +74,10 @@ class TofinoProgram:
         if "layout" not in record:
             raise BadInput(f"{folder / name}.json records no Tofino program: it has no layout")
         program = cls.read(folder / name, name, Layout.from_fields(record["layout"]))
-        if record.get("p4info_sha256") not in (None, sha256(program.p4info.encode())):
+        made = folder / name / RECORD
+        if record.get("p4info_sha256") not in (None, sha256(program.p4info.encode())) or (
+            made.exists() and read_json_object(made, "record of a Tofino program") != record
+        ):
             raise BadInput(
                 f"{folder / name} is not the output that {name}.json records: run `make tofino` "
                 "again, with the same options"
