@@ -116,6 +116,21 @@ def test_customers_with_the_same_timestamp_are_settled_one_by_one() -> None:
         assert [meta for _, meta in node.sent if meta.control is None] == [PUSH]
 
 
+def test_control_messages_have_timestamps_of_their_own() -> None:
+    """A barrier and a request with the same one are both taken, and settled one by one."""
+    barrier = replace(PUSH, push=False, control=Control(Command.BARRIER))
+    receiver, sender = Wire(1), Wire(9)
+    taking, keeping = (Resender(node) for node in (receiver, sender))  # type: ignore[arg-type]
+    for meta in (PUSH, barrier):
+        keeping.sent(1, meta, ())
+        assert not taking.received(Message(meta, 9))
+        assert taking.received(Message(meta, 9))
+    _, ack = next(each for each in reversed(receiver.sent))
+    keeping.received(Message(ack, 1))  # of the barrier; that of the push is lost
+    keeping.tick(1e12)
+    assert [meta for _, meta in sender.sent] == [PUSH]
+
+
 def test_repeated_messages_are_acknowledged_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each customer and process of a peer; what lies far back is forgotten."""
     monkeypatch.setattr(module, "MAX_REMEMBERED", 2)

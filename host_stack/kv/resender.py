@@ -42,6 +42,11 @@ def _command(meta: Meta) -> int | None:
     return None if meta.control is None else meta.control.cmd
 
 
+def _owner(meta: Meta) -> int:
+    """The customer of a message; EMPTY of a control message, which counts time by itself."""
+    return meta.customer_id if meta.control is None else EMPTY
+
+
 @dataclass(slots=True)
 class _Sent:
     """A message that was not acknowledged."""
@@ -65,7 +70,8 @@ class Resender:
         self._node = node
         self._timeout_s = node.config.resend_timeout_s
         self._lock = threading.Lock()
-        # Signatures of ps-lite leave out the customer, so that two messages may share one.
+        # Signatures of ps-lite leave out the customer, and whether a message is one of control, so
+        # that two messages may share one.
         self._sent: dict[int, deque[_Sent]] = {}
         self._seen: dict[int, OrderedDict[tuple[int, int], None]] = {}
 
@@ -96,11 +102,11 @@ class Resender:
         if command in _NEVER:
             return False
         sig = signature(meta, peer, self._node.id)
-        self._acknowledge(peer, sig, meta.customer_id)
+        self._acknowledge(peer, sig, _owner(meta))
         if not meta.request and meta.control is None:
             # An answer says as much as the ACK of what it answers.
             self._settle(sig ^ self._turn(peer) | 1, meta.customer_id)
-        return self._is_repeated(peer, (sig, meta.customer_id))
+        return self._is_repeated(peer, (sig, _owner(meta)))
 
     def forget(self, peer: int) -> None:
         """A peer was started anew: it counts from 0, and knows nothing of what it was sent."""
@@ -149,10 +155,11 @@ class Resender:
         """Forget the oldest message of a signature and customer; an ACK of C++ names none."""
         with self._lock:
             entries = self._sent.get(sig, deque())
-            for index, entry in enumerate(entries):
-                if customer in (EMPTY, entry.meta.customer_id):
-                    del entries[index]
-                    return
+            owners = [_owner(entry.meta) for entry in entries]
+            if customer in owners:
+                del entries[owners.index(customer)]
+            elif entries and customer == EMPTY:
+                entries.popleft()
 
     def _is_repeated(self, peer: int, mark: tuple[int, int]) -> bool:
         with self._lock:
