@@ -12,9 +12,8 @@ from host_stack.errors import LibraError
 def main() -> int:
     """Reflect until the process is stopped."""
     ifname, answer_bytes = sys.argv[1], int(sys.argv[2])
-    print(json.dumps({"event": "ready"}), flush=True)
     try:
-        reflect(ifname, answer_bytes)
+        reflect(ifname, answer_bytes, lambda: print(json.dumps({"event": "ready"}), flush=True))
     except LibraError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -155,9 +155,13 @@ class Generator:
         return Sent(elapsed / 1e9, **total)
 
 
-def reflect(ifname: str, answer_bytes: int) -> None:
-    """Answer every frame on an interface with its first bytes; does not return."""
+def reflect(ifname: str, answer_bytes: int, on_ready: Callable[[], None]) -> None:
+    """Answer every frame on an interface with its first bytes, once it is `on_ready`.
+
+    Does not return.
+    """
     running = ctypes.c_int(0)
     with open_socket(ifname) as fd:
+        on_ready()
         error = _library().bench_reflect(fd, answer_bytes, ctypes.byref(running))
     raise TrafficFailed(f"the reflector on {ifname!r} failed: {os.strerror(error)}")
