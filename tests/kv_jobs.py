@@ -1,6 +1,7 @@
 """Whole key-value jobs on the loopback interface, for tests."""
 
 import os
+import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from host_stack.kv import KVConfig, KVMeta, KVPairs, KVServer, Node, Role
+from host_stack.kv.message import Message
 from host_stack.kv.scheduler import run_scheduler
 
 HOST = "127.0.0.1"
@@ -127,3 +129,29 @@ def running_job(
             done.result(LIMIT_S)
     finally:
         job.abandon()
+
+
+def lose(node: Node, share: float, seed: int) -> None:
+    """Let a node lose a share of what it receives, from when it knows the others."""
+    receive, chance = node._van.receive, random.Random(seed)
+
+    def lossy() -> Message | None:
+        message = receive()
+        while message is not None and node.roster and chance.random() < share:
+            message = receive()
+        return message
+
+    node._van.receive = lossy  # type: ignore[method-assign]
+
+
+def listen(node: Node, heard: list[Message]) -> None:
+    """Note the pushes, pulls and answers that a node receives."""
+    receive = node._van.receive
+
+    def noting() -> Message | None:
+        message = receive()
+        if message is not None and message.meta.control is None:
+            heard.append(message)
+        return message
+
+    node._van.receive = noting  # type: ignore[method-assign]

@@ -1,6 +1,5 @@
 """Acknowledgements: golden bytes, lost and repeated messages, nodes that are given up."""
 
-import random
 from dataclasses import replace
 from typing import Any
 
@@ -9,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_stack.kv import KVNodeLost, KVServer, KVTimeout, KVWorker, Node, NodeStats
+from host_stack.kv import KVNodeLost, KVServer, KVTimeout, KVWorker, NodeStats
 from host_stack.kv import resender as module
 from host_stack.kv.liveness import Liveness
 from host_stack.kv.message import Message
 from host_stack.kv.resender import Resender, signature
 from host_stack.kv.wire import EMPTY, Command, Control, Meta, decode, encode
-from tests.kv_jobs import LIMIT_S, AddingStore, running_job
+from tests.kv_jobs import LIMIT_S, AddingStore, lose, running_job
 
 PUSH = Meta(head=0, request=True, push=True, app_id=0, customer_id=0, timestamp=3)
 
@@ -151,19 +150,6 @@ def test_repeated_messages_are_acknowledged_and_dropped(monkeypatch: pytest.Monk
     assert len(node.sent) == 8
 
 
-def dropping(node: Node, share: float, seed: int) -> None:
-    """Let a node lose a share of what it receives."""
-    receive, chance = node._van.receive, random.Random(seed)
-
-    def lossy() -> Message | None:
-        message = receive()
-        while message is not None and node.roster and chance.random() < share:
-            message = receive()
-        return message
-
-    node._van.receive = lossy  # type: ignore[method-assign]
-
-
 def test_sums_are_right_however_much_is_lost() -> None:
     """Each push counts once, each pull is answered, and the job ends in order."""
     with running_job(2, 2, resend_timeout_s=0.05) as job:
@@ -171,7 +157,7 @@ def test_sums_are_right_however_much_is_lost() -> None:
         for node, store in zip(job.servers, stores, strict=True):
             KVServer(node).set_request_handle(store)
         for seed, node in enumerate(job.workers + job.servers):
-            dropping(node, 0.2, seed)
+            lose(node, 0.2, seed)
         keys = np.linspace(0, 2**63, 50).astype(np.uint64)
         workers = [KVWorker(node) for node in job.workers]
         for _ in range(10):
@@ -188,7 +174,7 @@ def test_sums_are_right_however_much_is_lost() -> None:
 def test_a_server_that_acknowledges_nothing_is_lost_before_the_deadline() -> None:
     """The error names it, long before the wait would end."""
     with running_job(1, 1, resend_timeout_s=0.002) as job:
-        dropping(job.servers[0], 1.0, 1)
+        lose(job.servers[0], 1.0, 1)
         worker = KVWorker(job.workers[0])
         push = worker.push(np.array([1], np.uint64), np.ones(1, np.float32))
         with pytest.raises(KVNodeLost, match=r"push 0: server 0 \(id 8\) is lost") as caught:
@@ -210,7 +196,7 @@ def test_a_silent_scheduler_ends_the_wait_for_a_barrier() -> None:
     """Its heartbeats stop coming, and nobody waits for ever."""
     with running_job(1, 1, heartbeat_interval_s=0.02, heartbeat_timeout_s=0.2) as job:
         worker = job.workers[0]
-        dropping(worker, 1.0, 1)
+        lose(worker, 1.0, 1)
         with pytest.raises(KVTimeout, match="the scheduler is lost in the barrier on group 6"):
             worker.barrier(6, LIMIT_S)
         job.abandon()
