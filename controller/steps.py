@@ -48,14 +48,18 @@ class StepAlign:
         return any(table.name == "LibraIngress.align0.bytes" for table in p4info.tables)
 
     def entries(self) -> Iterator[fy.P4TableEntry]:
-        """One for each exponent that does not escape: to escape is the tables' default."""
+        """One for each exponent, those that escape among them.
+
+        To escape is the tables' default too. But Tofino's compiler makes of some of them memories
+        with an index, where nothing misses: what an entry that was never written does there is up
+        to the chip's driver.
+        """
         shifts = [(e, shift_of(e, self.fraction_bits)) for e in range(256)]
         for lane in range(self.lanes):
             prefix = f"LibraIngress.align{lane}."
             for exponent, shift in shifts:
-                if shift != SHIFT_ESCAPES:
-                    yield fy.P4TableEntry(
-                        prefix + "exponents",
-                        match=fy.Match(job_slot=self.slot, exponent=exponent),
-                        action=fy.Action(prefix + "shifted", by=shift),
-                    )
+                yield fy.P4TableEntry(
+                    prefix + "exponents",
+                    match=fy.Match(job_slot=self.slot, exponent=exponent),
+                    action=fy.Action(prefix + "shifted", by=shift),
+                )

@@ -213,6 +213,7 @@ def check_exponents(held: Held, scales: dict[int, int]) -> None:
                 for (at, exponent), (_, params) in table.items()
                 if at == slot
             }
+            assert set(shifts) == set(range(256))
             wanted, escapes = to_fixed(bits.view(np.float32), fraction_bits)
             d1, d0, missed = aligned(bits, shifts)
             assert missed.tolist() == escapes.tolist()
@@ -226,10 +227,10 @@ def check_exponents(held: Held, scales: dict[int, int]) -> None:
 def aligned(bits: np.ndarray, shifts: dict[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What p4src/include/step_align.p4 makes of the bits of positive gradients.
 
-    Returns d1, d0 and which escape, for they miss in the table.
+    Returns d1, d0 and which escape.
     """
     exponents = (bits >> 23).astype(np.int64)
-    by = np.array([shifts.get(int(exponent), 64) for exponent in exponents])
+    by = np.array([shifts[int(exponent)] for exponent in exponents])
     significand = (bits & 0x7FFFFF | 1 << 23).astype(np.int64)
     steps, whole_bytes = by & 7, by >> 3
     shifted = (significand << steps) & 0xFFFFFFFF
