@@ -136,10 +136,15 @@ def job_entities(p4info: fy.P4Schema, membership: Membership, lanes: int) -> Ite
 
 
 def group_entities(p4info: fy.P4Schema, group: Group) -> Iterator[Entity]:
-    """The group of a job; on a chip with pipes, its rounds are closed in all that have workers."""
+    """The group of a job; on a chip with pipes, its rounds are closed in all that have workers.
+
+    A copy to the port that an UPDATE came from is dropped by the program for v1model; here none is
+    made.
+    """
     if (chip := chip_of(p4info)) is not None:
-        ports = update_ports(chip, group.server.port, group.ports)
-        group = replace(group, ports={*group.ports, *ports})
+        server = group.server.port
+        ports = {*group.ports, *update_ports(chip, server, group.ports)} - {server}
+        group = replace(group, ports=ports)
     yield from group.entries()
 
 

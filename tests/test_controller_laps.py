@@ -107,6 +107,19 @@ def test_updates_close_rounds_in_every_pipe(
     assert update_ports(chip, server, workers) == ports
 
 
+@pytest.mark.parametrize(
+    ("workers", "copies"), [((5, 9), [5, 9]), ((0, 5), [5]), ((0,), []), ((0, 130), [130, 196])]
+)
+def test_no_update_goes_back_to_where_it_came_from(
+    workers: tuple[int, ...], copies: list[int]
+) -> None:
+    """A worker may hang at the server's port; on v1model the program drops such a copy."""
+    schema = fy.P4Schema(BUILD_DIR / "tofino.p4info.txtpb")
+    group, _ = group_entities(schema, membership(*workers).multicast())
+    entry = group.encode(schema).packet_replication_engine_entry.multicast_group_entry
+    assert [(r.egress_port, r.instance) for r in entry.replicas] == [(port, 0) for port in copies]
+
+
 def test_all_that_a_job_needs_fits_the_program(schema: fy.P4Schema) -> None:
     """Names, widths and kinds of match are those of the compiled program, in every table."""
     job = membership(128, 5, 262)
