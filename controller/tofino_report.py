@@ -1,11 +1,12 @@
 """What p4c's Tofino back end says a compiled program takes of the chip.
 
 `manifest.json` of the output folder names the reports of each pipe: resources (memories, ALUs and
-instructions by stage) and phv (header vector). Power is in none of them, but in power.json.
+instructions by stage), phv (header vector) and power (an estimate for each thread).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ class ChipUse:
         sram_blocks, tcam_blocks: memories with something in them.
         phv_bits: bits of the header vector that hold something, those apart that no action reaches
             (tagalong containers, which Tofino 1 has).
+        power_ingress_w, power_egress_w: of the stages at worst, in watts, as the back end estimates
+            it; to a tenth.
     """
 
     stages_ingress: int
@@ -34,6 +37,8 @@ class ChipUse:
     sram_blocks: int
     tcam_blocks: int
     phv_bits: int
+    power_ingress_w: float
+    power_egress_w: float
 
 
 def read_chip_use(folder: Path) -> ChipUse:
@@ -49,6 +54,7 @@ def read_chip_use(folder: Path) -> ChipUse:
         mau = resources["mau"]
         stages, available = mau["mau_stages"], _whole(mau["nStages"])
         containers = _report(folder, reports, "phv")["containers"]
+        power = _report(folder, reports, "power")["total_power"]
         use = ChipUse(
             stages_ingress=_last_stage(stages, "ingress"),
             stages_egress=_last_stage(stages, "egress"),
@@ -56,6 +62,8 @@ def read_chip_use(folder: Path) -> ChipUse:
             sram_blocks=sum(len(stage["rams"]["srams"]) for stage in stages),
             tcam_blocks=sum(len(stage["tcams"]["tcams"]) for stage in stages),
             phv_bits=sum(_bits(each) for each in containers),
+            power_ingress_w=_power(power, "ingress"),
+            power_egress_w=_power(power, "egress"),
         )
         blind = [each["gress"] for each in resources["parser"]["parsers"] if not _selects(each)]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -103,6 +111,14 @@ def _bits(container: dict[str, Any]) -> int:
             raise ValueError(f"bits {low} to {high} of a container")
         used |= (1 << high + 1) - (1 << low)
     return used.bit_count()
+
+
+def _power(estimates: list[Any], gress: str) -> float:
+    """Watts of a thread."""
+    (watts,) = (each["power"] for each in estimates if each["gress"] == gress)
+    if type(watts) not in (int, float) or not 0 <= watts < math.inf:
+        raise ValueError(f"{watts!r:.80} is no power in watts")
+    return round(float(watts), 1)
 
 
 def _whole(value: Any) -> int:

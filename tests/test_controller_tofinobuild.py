@@ -53,6 +53,14 @@ def container(kind: str, *slices: tuple[int, int]) -> dict[str, Any]:
     }
 
 
+def power(gress: str, watts: object, pipe: int = 0) -> dict[str, Any]:
+    """What a thread takes."""
+    return {"gress": gress, "pipe_number": pipe, "power": watts}
+
+
+POWER = [power("ingress", 27.0449), power("egress", 8), power("ghost", 0.5)]
+
+
 def resources(mau: dict[str, Any], parsers: list[dict[str, Any]] = PARSERS) -> dict[str, Any]:
     """The report of the resources."""
     return {"resources": {"mau": mau, "parser": {"parsers": parsers}}}
@@ -69,6 +77,7 @@ def write_reports(folder: Path, **changes: Any) -> Path:
                 container("tagalong", (0, 31)),
             ]
         },
+        "power": {"total_power": POWER},
         **changes,
     }
     (folder / "pipe" / "logs").mkdir(parents=True, exist_ok=True)
@@ -78,7 +87,8 @@ def write_reports(folder: Path, **changes: Any) -> Path:
         "resources": [{"type": "resources", "path": "pipe/logs/resources.json"}],
         "logs": [
             {"log_type": "phv", "path": "pipe/logs/phv.json"},
-            {"log_type": "text", "path": "pipe/logs/mau.log"},
+            {"log_type": "power", "path": "pipe/logs/mau.power.log"},
+            {"log_type": "power", "path": "pipe/logs/power.json"},
         ],
     }
     manifest = {"compiler_version": "9.13.4", "programs": [{"pipes": [{"files": files}]}]}
@@ -95,6 +105,8 @@ def test_reports_are_added_up(tmp_path: Path) -> None:
         sram_blocks=12,
         tcam_blocks=4,
         phv_bits=17,
+        power_ingress_w=27.0,
+        power_egress_w=8.0,
     )
 
 
@@ -110,6 +122,14 @@ def test_reports_are_added_up(tmp_path: Path) -> None:
         {"phv": {"containers": [container("normal", (0, 32))]}},
         {"phv": {"containers": [container("normal", (0, 1 << 70))]}},
         {"phv": {"containers": [container("normal", (9, 1))]}},
+        {"power": {}},
+        {"power": {"total_power": POWER[:1]}},
+        {"power": {"total_power": [*POWER, power("egress", 1.0, 1)]}},
+        {"power": {"total_power": [power("ingress", "27"), POWER[1]]}},
+        {"power": {"total_power": [power("ingress", True), POWER[1]]}},
+        {"power": {"total_power": [power("ingress", -0.1), POWER[1]]}},
+        {"power": {"total_power": [power("ingress", float("nan")), POWER[1]]}},
+        {"power": {"total_power": [power("ingress", float("inf")), POWER[1]]}},
     ],
 )
 def test_other_reports_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
