@@ -5,6 +5,7 @@ import ctypes
 import numpy as np
 from numpy.typing import NDArray
 
+from host_stack.kv.ascending import is_increasing
 from host_stack.kv.errors import KVUsageError
 from host_stack.kv.message import KEY_DTYPE, Array, KeyArray, require_array
 
@@ -21,11 +22,6 @@ def boundaries(num_servers: int) -> KeyArray:
     """
     step = MAX_KEY // num_servers
     return np.array([step * rank for rank in range(num_servers + 1)], dtype=KEY_DTYPE)
-
-
-def is_increasing(keys: KeyArray) -> bool:
-    """Whether keys are sorted and unique."""
-    return bool(np.all(keys[1:] > keys[:-1]))
 
 
 def check_keys(keys: KeyArray) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from host_stack.kv.app import SimpleApp
+from host_stack.kv.ascending import is_increasing
 from host_stack.kv.errors import KVUsageError, WireError
 from host_stack.kv.kept import KeptKeys
 from host_stack.kv.message import KEY_DTYPE, LEN_DTYPE, Array, KeyArray, KVPairs, Message
-from host_stack.kv.ranges import is_increasing
 from host_stack.kv.refusal import reason_body
 from host_stack.kv.sparing import NO_KEYS
 from host_stack.kv.wire import Meta
