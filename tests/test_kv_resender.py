@@ -1,6 +1,5 @@
 """Acknowledgements: golden bytes, lost and repeated messages, nodes that are given up."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ def test_acknowledgement_bytes() -> None:
     frame = bytes.fromhex(
         "08ffffffff07 1a0a 0804 2080808080908102 2000 2800 3000 50ffffffff07 6000 6800"
     )
-    sig = signature(replace(PUSH, request=False, timestamp=0), 8, 9)
+    sig = signature(PUSH._replace(request=False, timestamp=0), 8, 9)
     meta = Meta(control=Control(Command.ACK, msg_sig=sig))
     assert encode(meta).hex(" ") == frame.hex(" ")
     assert decode(frame) == meta
@@ -62,7 +61,7 @@ def test_messages_are_sent_again_until_they_are_acknowledged() -> None:
     node = Wire(9)
     resender = Resender(node)  # type: ignore[arg-type]
     resender.sent(8, PUSH, ())
-    resender.sent(10, replace(PUSH, timestamp=4), ())
+    resender.sent(10, PUSH._replace(timestamp=4), ())
     now = 1e9
     resender.tick(now)
     assert [peer for peer, _ in node.sent] == [8, 10]
@@ -83,7 +82,7 @@ def test_an_answer_settles_its_request() -> None:
     node = Wire(9)
     resender = Resender(node)  # type: ignore[arg-type]
     resender.sent(8, PUSH, ())
-    answer = replace(PUSH, request=False)
+    answer = PUSH._replace(request=False)
     assert not resender.received(Message(answer, 8))
     assert [meta.control.msg_sig for _, meta in node.sent if meta.control] == [
         signature(answer, 8, 9)
@@ -94,14 +93,14 @@ def test_an_answer_settles_its_request() -> None:
 
 def other_customer(meta: Meta) -> Meta:
     """The same of another customer, which has the same signature."""
-    return replace(meta, customer_id=1)
+    return meta._replace(customer_id=1)
 
 
 def test_customers_with_the_same_timestamp_are_settled_one_by_one() -> None:
     """By an answer, and by the ACK of a node of ours, which bears the customer."""
     peer = Wire(8)
     assert not Resender(peer).received(Message(other_customer(PUSH), 9))  # type: ignore[arg-type]
-    (_, ack), answer = peer.sent[0], replace(other_customer(PUSH), request=False)
+    (_, ack), answer = peer.sent[0], other_customer(PUSH)._replace(request=False)
     assert ack.control is not None
     assert ack.control.msg_sig == signature(PUSH, 9, 8)
     for settling in (ack, answer):
@@ -117,7 +116,7 @@ def test_customers_with_the_same_timestamp_are_settled_one_by_one() -> None:
 
 def test_control_messages_have_timestamps_of_their_own() -> None:
     """A barrier and a request with the same one are both taken, and settled one by one."""
-    barrier = replace(PUSH, push=False, control=Control(Command.BARRIER))
+    barrier = PUSH._replace(push=False, control=Control(Command.BARRIER))
     receiver, sender = Wire(1), Wire(9)
     taking, keeping = (Resender(node) for node in (receiver, sender))  # type: ignore[arg-type]
     for meta in (PUSH, barrier):
@@ -137,12 +136,12 @@ def test_repeated_messages_are_acknowledged_and_dropped(monkeypatch: pytest.Monk
     resender = Resender(node)  # type: ignore[arg-type]
     assert not resender.received(Message(PUSH, 9))
     assert resender.received(Message(PUSH, 9))
-    assert not resender.received(Message(replace(PUSH, customer_id=1), 9))
+    assert not resender.received(Message(PUSH._replace(customer_id=1), 9))
     assert not resender.received(Message(PUSH, 11))
     resender.forget(9)
     assert not resender.received(Message(PUSH, 9))
     for timestamp in (4, 5):
-        assert not resender.received(Message(replace(PUSH, timestamp=timestamp), 9))
+        assert not resender.received(Message(PUSH._replace(timestamp=timestamp), 9))
     assert not resender.received(Message(PUSH, 9))
     assert node.stats.repeated == 1
     assert len(node.sent) == 8

@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import zmq
 
@@ -38,6 +37,8 @@ _LOG = logging.getLogger(__name__)
 # A signal that arrives just before a wait is noticed when the wait ends, so none is long.
 _MAX_WAIT_STEP_S = 0.5
 _JOIN_LIMIT_S = 10.0
+_AT_ONCE = 256
+"""Messages that are handled before anything else is looked after."""
 
 
 class Node:
@@ -233,7 +234,7 @@ class Node:
         """Send a message; arrays are not copied and must stay unchanged until answered."""
         self._check_open()
         if arrays:
-            meta = replace(meta, data_types=tuple(map(code_of, arrays)))
+            meta = meta._replace(data_types=tuple(map(code_of, arrays)))
         self._resender.sent(peer, meta, arrays)
         self._van.send(peer, meta, arrays, block and not self._in_handler)
 
@@ -338,7 +339,7 @@ class Node:
         try:
             while not self._stopping:
                 self._van.wait_readable(self._tick_s)
-                self._process(256)
+                self._process(_AT_ONCE)
         except Exception as error:
             if not self._stopping:
                 _LOG.exception("reception of %s ended", self._info)
@@ -362,7 +363,8 @@ class Node:
             return self._wait_for_thread(predicate, deadline)
         while not predicate():
             self._check_open()
-            if self._process(256):
+            handled = self._process(_AT_ONCE)
+            if handled == _AT_ONCE or (handled and predicate()):
                 continue
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:

@@ -31,6 +31,8 @@ def encode_varint(value: int) -> bytes:
 
 def encode_int(field: int, value: int) -> bytes:
     """Encode an integer or boolean field; a negative number takes ten bytes, as in protobuf."""
+    if 0 <= value < 0x80:
+        return bytes((field << 3 | VARINT, value))
     return bytes((field << 3 | VARINT,)) + encode_varint(value % _UINT64_END)
 
 
@@ -41,6 +43,8 @@ def encode_bytes(field: int, value: bytes) -> bytes:
 
 def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
     """Decode the number at `offset`; return it with the offset behind it."""
+    if offset < len(data) and data[offset] < 0x80:  # most are of one byte
+        return data[offset], offset + 1
     value = 0
     for index, byte in enumerate(data[offset : offset + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)
@@ -96,6 +100,8 @@ def _field_size(data: bytes, offset: int, wire_type: int) -> tuple[int, int]:
 def as_int32(name: str, value: FieldValue) -> int:
     """Read a decoded varint as a signed 32-bit number."""
     number = as_uint64(name, value)
+    if number < _INT32_END:
+        return number
     if number >= 1 << 63:
         number -= _UINT64_END
     if not _INT32_BEGIN <= number < _INT32_END:

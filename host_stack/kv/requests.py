@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from host_stack.kv.errors import KVError, KVNodeLost, KVTimeout, KVUsageError
@@ -135,7 +135,7 @@ class RequestTable:
                 return  # given up meanwhile
             timestamp = self._enter(request, (peer,))
         self._node.stats.keys_lacking += 1
-        self._node.send(peer, replace(again.meta, timestamp=timestamp), again.arrays)
+        self._node.send(peer, again.meta._replace(timestamp=timestamp), again.arrays)
 
     def _complete(self, request: _Request) -> None:
         if request.callback is not None and request.error is None:

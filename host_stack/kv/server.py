@@ -91,7 +91,7 @@ class KVServer(SimpleApp):
 
         The worker's `wait` raises KVRefused. Returns as `response` does.
         """
-        answer = replace(self._answer(meta), pull=True, body=reason_body(reason))
+        answer = self._answer(meta)._replace(pull=True, body=reason_body(reason))
         return self._respond(meta, answer)
 
     def peer_returned(self, peer: int) -> None:

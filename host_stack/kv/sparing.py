@@ -1,7 +1,6 @@
 """What a worker leaves out of its requests, by what its servers have shown that they know."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,7 +79,7 @@ class Exchange:
         if word.says & Says.NAMED:
             self._left_out[server] = Again(meta, arrays)
             arrays = (NO_KEYS, *arrays[1:])
-        return replace(meta, body=word.encode()), arrays
+        return meta._replace(body=word.encode()), arrays
 
     def take(self, message: Message) -> Any:
         """Read a server's answer; `Again` where it lacks the keys that were left out."""

@@ -169,19 +169,19 @@ class Van:
     def receive(self) -> Message | None:
         """Take one message, or None if there is none; raises WireError for a malformed one."""
         try:
-            identity = self.router.recv(zmq.DONTWAIT)
+            part = identity = self.router.recv(zmq.DONTWAIT, copy=False)
         except zmq.Again:
             return None
         frames: list[zmq.Frame] = []
         surplus = 0
         self._stats.messages_received += 1
-        while self.router.get(zmq.RCVMORE):
-            frame = self.router.recv(copy=False)
-            self._stats.bytes_received += len(frame)
+        while part.more:
+            part = self.router.recv(copy=False)
+            self._stats.bytes_received += len(part)
             if len(frames) > MAX_DATA_FRAMES:
                 surplus += 1
             else:
-                frames.append(frame)
+                frames.append(part)
         if surplus or not frames:
             raise WireError(
                 f"a message has {len(frames) + surplus} frames, 1 to {MAX_DATA_FRAMES + 1} are "
@@ -190,7 +190,7 @@ class Van:
         if self._heap is not None and max(map(len, frames)) >= LARGE_BYTES:
             self._heap.use_huge_pages()
         meta = wire.decode(frames[0].bytes)
-        peer, connection = _peer(identity)
+        peer, connection = _peer(identity.bytes)
         return Message(meta, peer, arrays_from_frames(meta.data_types, frames[1:]), connection)
 
     def wait_readable(self, timeout_s: float | None) -> None:

@@ -8,7 +8,7 @@ range and lengths that do not add up, with WireError.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from host_stack.kv import proto
 from host_stack.kv.errors import WireError
@@ -54,9 +54,11 @@ class Control:
     msg_sig: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """The metadata of a message; `data_types` has one code for each data frame that follows."""
+class Meta(NamedTuple):
+    """The metadata of a message; `data_types` has one code for each data frame that follows.
+
+    A tuple, for each message makes several, which a frozen dataclass does slowly.
+    """
 
     head: int = EMPTY
     body: bytes = b""
@@ -119,16 +121,22 @@ def _encode_node(node: NodeInfo) -> bytes:
 
 
 _Reader = Callable[[str, proto.FieldValue], Any]
+_Readers = dict[int, tuple[str, str, _Reader]]
+"""By field: its name, its name in errors, and how to read it."""
 
 
-def _decode_singular(data: bytes, what: str, readers: dict[int, tuple[str, _Reader]]) -> Any:
+def _readers(what: str, fields: dict[int, tuple[str, _Reader]]) -> _Readers:
+    return {field: (name, f"{what}.{name}", read) for field, (name, read) in fields.items()}
+
+
+def _decode_singular(data: bytes, readers: _Readers) -> Any:
     """Read the fields that occur at most once; return them by name."""
     found: dict[str, Any] = {}
     for field, value in proto.decode_fields(data, readers):
-        name, reader = readers[field]
+        name, full_name, read = readers[field]
         if name in found:
-            raise WireError(f"{what}.{name} occurs twice")
-        found[name] = reader(f"{what}.{name}", value)
+            raise WireError(f"{full_name} occurs twice")
+        found[name] = read(full_name, value)
     return found
 
 
@@ -153,34 +161,40 @@ def _read_data_types(name: str, value: proto.FieldValue) -> tuple[int, ...]:
     return codes
 
 
-_NODE_READERS: dict[int, tuple[str, _Reader]] = {
-    1: ("role", _read_role),
-    2: ("id", proto.as_int32),
-    3: ("hostname", _read_text),
-    4: ("port", proto.as_int32),
-    5: ("is_recovery", proto.as_bool),
-    10: ("customer_id", proto.as_int32),
-}
+_NODE_READERS = _readers(
+    "node",
+    {
+        1: ("role", _read_role),
+        2: ("id", proto.as_int32),
+        3: ("hostname", _read_text),
+        4: ("port", proto.as_int32),
+        5: ("is_recovery", proto.as_bool),
+        10: ("customer_id", proto.as_int32),
+    },
+)
 
 
 def _decode_node(data: bytes) -> NodeInfo:
-    found = _decode_singular(data, "node", _NODE_READERS)
+    found = _decode_singular(data, _NODE_READERS)
     if "role" not in found:
         raise WireError("node.role is required and missing")
     return NodeInfo(**found)
 
 
-_CONTROL_READERS: dict[int, tuple[str, _Reader]] = {
-    1: ("cmd", proto.as_int32),
-    3: ("barrier_group", proto.as_int32),
-    4: ("msg_sig", proto.as_uint64),
-}
+_CONTROL_READERS = _readers(
+    "control",
+    {
+        1: ("cmd", proto.as_int32),
+        3: ("barrier_group", proto.as_int32),
+        4: ("msg_sig", proto.as_uint64),
+    },
+)
 _CONTROL_NODE_FIELD = 2
 
 
 def _read_control(name: str, value: proto.FieldValue) -> Control | None:
     data = proto.as_bytes(name, value)
-    found = _decode_singular(data, "control", _CONTROL_READERS)
+    found = _decode_singular(data, _CONTROL_READERS)
     if "cmd" not in found:
         raise WireError("control.cmd is required and missing")
     raw = [node for _, node in proto.decode_fields(data, {_CONTROL_NODE_FIELD})]
@@ -192,25 +206,28 @@ def _read_control(name: str, value: proto.FieldValue) -> Control | None:
     return Control(nodes=nodes, **found)
 
 
-_META_READERS: dict[int, tuple[str, _Reader]] = {
-    1: ("head", proto.as_int32),
-    2: ("body", proto.as_bytes),
-    3: ("control", _read_control),
-    4: ("request", proto.as_bool),
-    5: ("push", proto.as_bool),
-    6: ("simple_app", proto.as_bool),
-    7: ("app_id", proto.as_int32),
-    8: ("timestamp", proto.as_int32),
-    9: ("data_types", _read_data_types),
-    10: ("customer_id", proto.as_int32),
-    12: ("pull", proto.as_bool),
-    13: ("priority", proto.as_int32),
-}
+_META_READERS = _readers(
+    "meta",
+    {
+        1: ("head", proto.as_int32),
+        2: ("body", proto.as_bytes),
+        3: ("control", _read_control),
+        4: ("request", proto.as_bool),
+        5: ("push", proto.as_bool),
+        6: ("simple_app", proto.as_bool),
+        7: ("app_id", proto.as_int32),
+        8: ("timestamp", proto.as_int32),
+        9: ("data_types", _read_data_types),
+        10: ("customer_id", proto.as_int32),
+        12: ("pull", proto.as_bool),
+        13: ("priority", proto.as_int32),
+    },
+)
 
 
 def decode(data: bytes) -> Meta:
     """Read a metadata frame; raises WireError on anything that the protocol does not allow."""
-    found = _decode_singular(data, "meta", _META_READERS)
+    found = _decode_singular(data, _META_READERS)
     found.setdefault("head", 0)
     found.setdefault("customer_id", 0)
     return Meta(**found)

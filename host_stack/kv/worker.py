@@ -1,6 +1,5 @@
 """KVWorker: pushes values to the servers that own their keys, and pulls them."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -155,7 +154,7 @@ class KVWorker(SimpleApp):
                 arrays: tuple[Array, ...] = (keys[part], vals[offsets[rank] : offsets[rank + 1]])
                 if lens is not None:
                     arrays += (lens[part],)
-                sent = replace(meta, timestamp=timestamp)
+                sent = meta._replace(timestamp=timestamp)
                 self.node.send(server_id(rank), *exchange.spare(server_id(rank), sent, arrays))
         except Exception:
             self._requests.forget(timestamp)
