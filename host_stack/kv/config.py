@@ -11,7 +11,10 @@ from host_stack.kv.errors import KVConfigError
 from host_stack.kv.ids import Role
 
 MAX_PER_ROLE = 2048
+MAX_PORT = 65535
 KEEP_KEYS_MIB = 256
+MAX_KEEP_KEYS_MIB = 1 << 20
+_LARGEST = 10**9 - 1
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
 
 
@@ -61,11 +64,11 @@ class KVConfig:
         """Check every value that could come from a user."""
         for name in ("num_workers", "num_servers"):
             _check_range(name, getattr(self, name), 1, MAX_PER_ROLE)
-        _check_range("root_port", self.root_port, 0 if self.role is Role.SCHEDULER else 1, 65535)
-        _check_range("node_port", self.node_port, 0, 65535)
+        _check_range("root_port", self.root_port, 0 if self.role is Role.SCHEDULER else 1, MAX_PORT)
+        _check_range("node_port", self.node_port, 0, MAX_PORT)
         _check_range("max_frame_bytes", self.max_frame_bytes, 1 << 10, 1 << 40)
         _check_range("queue_messages", self.queue_messages, 1, 1 << 20)
-        _check_range("keep_keys_bytes", self.keep_keys_bytes, 0, 1 << 40)
+        _check_range("keep_keys_bytes", self.keep_keys_bytes, 0, MAX_KEEP_KEYS_MIB << 20)
         for name in ("start", "wait", "barrier", "send"):
             if not 0 < getattr(self, f"{name}_timeout_s") < float("inf"):
                 value = getattr(self, f"{name}_timeout_s")
@@ -82,25 +85,29 @@ class KVConfig:
         """Read the `DMLC_*` and `PS_*` variables of ps-lite (and `PORT`).
 
         Memory is kept unless `LIBRA_KEEP_MEMORY` is 0; `LIBRA_KEEP_KEYS` is in MiB, 256 if unset.
+        Raises KVConfigError, which names the variable, where one is missing or out of range.
         """
         env = os.environ if environ is None else environ
         _refuse_unsupported(env)
         interface = env.get("DMLC_INTERFACE")
         host = env.get("DMLC_NODE_HOST") or (interface and address_of_interface(interface))
+        role = _role(_required(env, "DMLC_ROLE"))
+        lowest_port = 0 if role is Role.SCHEDULER else 1
+        keep_keys_mib = _number_or(env, "LIBRA_KEEP_KEYS", KEEP_KEYS_MIB, 0, MAX_KEEP_KEYS_MIB)
         return cls(
-            role=_role(_required(env, "DMLC_ROLE")),
+            role=role,
             root_host=_required(env, "DMLC_PS_ROOT_URI"),
-            root_port=_number("DMLC_PS_ROOT_PORT", _required(env, "DMLC_PS_ROOT_PORT")),
-            num_workers=_number("DMLC_NUM_WORKER", _required(env, "DMLC_NUM_WORKER")),
-            num_servers=_number("DMLC_NUM_SERVER", _required(env, "DMLC_NUM_SERVER")),
+            root_port=_needed_number(env, "DMLC_PS_ROOT_PORT", lowest_port, MAX_PORT),
+            num_workers=_needed_number(env, "DMLC_NUM_WORKER", 1, MAX_PER_ROLE),
+            num_servers=_needed_number(env, "DMLC_NUM_SERVER", 1, MAX_PER_ROLE),
             node_host=host or None,
-            node_port=_number("PORT", env.get("PORT") or "0"),
-            heartbeat_interval_s=_number_or(env, "PS_HEARTBEAT_INTERVAL", 0),
-            heartbeat_timeout_s=_number_or(env, "PS_HEARTBEAT_TIMEOUT", 0),
+            node_port=_number_or(env, "PORT", 0, 0, MAX_PORT),
+            heartbeat_interval_s=_number_or(env, "PS_HEARTBEAT_INTERVAL", 0, 0),
+            heartbeat_timeout_s=_number_or(env, "PS_HEARTBEAT_TIMEOUT", 0, 0),
             resend_timeout_s=_resend_timeout_s(env),
             local=_number_or(env, "DMLC_LOCAL", 0) != 0,
             keep_memory=_number_or(env, "LIBRA_KEEP_MEMORY", 1) != 0,
-            keep_keys_bytes=_number_or(env, "LIBRA_KEEP_KEYS", KEEP_KEYS_MIB) << 20,
+            keep_keys_bytes=keep_keys_mib << 20,
         )
 
 
@@ -116,14 +123,21 @@ def _required(env: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _number(name: str, text: str) -> int:
+def _number(name: str, text: str, low: int, high: int) -> int:
     if _WHOLE.fullmatch(text) is None:
         raise KVConfigError(f"{name} = {text!r:.40} is not a whole number of at most nine digits")
+    _check_range(name, int(text), low, high)
     return int(text)
 
 
-def _number_or(env: Mapping[str, str], name: str, default: int) -> int:
-    return _number(name, env.get(name) or str(default))
+def _needed_number(env: Mapping[str, str], name: str, low: int, high: int) -> int:
+    return _number(name, _required(env, name), low, high)
+
+
+def _number_or(
+    env: Mapping[str, str], name: str, default: int, low: int = -_LARGEST, high: int = _LARGEST
+) -> int:
+    return _number(name, env.get(name) or str(default), low, high)
 
 
 def _resend_timeout_s(env: Mapping[str, str]) -> float:
