@@ -23,6 +23,9 @@ from host_stack.kv.wire import MAX_DATA_FRAMES, Meta
 _IDENTITY = re.compile(rb"ps(0*)([0-9]{1,9})")
 _MAX_ZEROS = 200
 _WAKE_ADDRESS = "inproc://wake"
+_NEAR_SEND_BYTES = 256 << 10
+"""What the kernel holds of what is sent within a machine: little, so that it is still in a cache
+when it is received. Towards other machines its size follows the path."""
 
 
 class _Dealer:
@@ -68,6 +71,7 @@ class Van:
         # But a ROUTER that still believes in a dead peer ignores a second one of its identity;
         # who comes again therefore writes the number with leading zeros, which mean nothing.
         self._zeros = 0
+        self._own_host = ""
         self._wake_receiver = self._context.socket(zmq.PAIR)
         self._wake_receiver.bind(_WAKE_ADDRESS)
         self._wake_sender = self._context.socket(zmq.PAIR)
@@ -80,6 +84,7 @@ class Van:
         """Listen on host and port (0: any free one); return the port."""
         if self._config.local:
             port = port or _unused_number()
+        self._own_host = host
         try:
             self.router.bind(self._address(host, port))
         except zmq.ZMQError as error:
@@ -106,15 +111,18 @@ class Van:
 
     def connect(self, peer: int, host: str, port: int, own_id: int | None) -> None:
         """Open (or open again, under a new identity) the DEALER to a peer."""
+        address = self._address(host, port)
         dealer = self._context.socket(zmq.DEALER)
         if own_id is not None:
             dealer.set(zmq.IDENTITY, b"ps" + b"0" * self._zeros + b"%d" % own_id)
         dealer.set(zmq.SNDHWM, self._config.queue_messages)
+        if host == self._own_host or address.startswith("tcp://127."):
+            dealer.set(zmq.SNDBUF, _NEAR_SEND_BYTES)
         if self._config.key is not None:
             self._config.key.protect_caller(dealer)
         dealer.set(zmq.SNDTIMEO, int(self._config.send_timeout_s * 1000))
         try:
-            dealer.connect(self._address(host, port))
+            dealer.connect(address)
         except zmq.ZMQError as error:
             dealer.close(0)
             raise KVConnectError(f"cannot connect to {host}:{port}: {error.strerror}") from None
