@@ -11,7 +11,6 @@ import zmq
 
 from host_stack.kv import (
     KVConnectError,
-    KVError,
     KVMeta,
     KVPairs,
     KVProtocolError,
@@ -440,21 +439,6 @@ def test_barrier_can_be_waited_for_again_after_a_timeout() -> None:
         with pytest.raises(KVUsageError, match="group 4 is still pending"):
             first.barrier(6, 0.05)
         together(lambda: first.barrier(4), lambda: second.barrier(4))
-
-
-def test_errors_of_a_handle_surface_where_the_node_is_used() -> None:
-    """A handle that raises ends reception, and waiting on that node raises instead of hanging."""
-    with running_job(1, 1, lifetime_s=0.3) as job:
-
-        def handle(meta: KVMeta, kvs: KVPairs, server: KVServer) -> None:
-            raise RuntimeError("store is broken")
-
-        KVServer(job.servers[0]).set_request_handle(handle)
-        worker = KVWorker(job.workers[0])
-        worker.push(np.array([1], np.uint64), np.ones(1, np.float32))
-        with pytest.raises(KVError, match="store is broken"):
-            job.servers[0].finalize()
-        job.abandon()
 
 
 def test_errors_of_a_handle_come_out_of_process() -> None:

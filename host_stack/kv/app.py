@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from host_stack.kv.errors import KVTimeout, KVUsageError
+from host_stack.kv.ids import describe
 from host_stack.kv.message import Message
 from host_stack.kv.requests import Callback, RequestTable
 from host_stack.kv.wire import Meta
@@ -143,14 +144,17 @@ class SimpleApp:
     def _accept_simple(self, message: Message) -> bool:
         if self._simple_handle is None:
             return False
-        meta = message.meta
-        self._simple_handle(
-            SimpleRequest(
-                meta.head, meta.body, message.peer or 0, meta.timestamp, meta.customer_id
-            ),
-            self,
-        )
+        meta, peer = message.meta, message.peer or 0
+        request = SimpleRequest(meta.head, meta.body, peer, meta.timestamp, meta.customer_id)
+        try:
+            self._simple_handle(request, self)
+        except Exception as error:
+            self._fails(f"the simple handle of a request of {describe(peer)}", error)
         return True
+
+    def _fails(self, what: str, error: Exception) -> None:
+        """Keep what a handle has raised for the next wait, or raise it in the owner's loop."""
+        self.node.failures.keep(self.node.failures.note(what, error))
 
     def _accept_data(self, message: Message) -> bool:
         """Only a server handles key-value requests; elsewhere they have no meaning."""

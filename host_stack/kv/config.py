@@ -80,6 +80,12 @@ class KVConfig:
         if self.customers > 1 and self.role is not Role.WORKER:
             raise KVConfigError(f"customers = {self.customers}: only workers have more than one")
 
+    @property
+    def tick_s(self) -> float | None:
+        """How often heartbeats and what is to be sent again are looked after; None for never."""
+        periods = self.heartbeat_interval_s, self.heartbeat_timeout_s, self.resend_timeout_s
+        return min((seconds for seconds in periods if seconds), default=None)
+
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "KVConfig":
         """Read the `DMLC_*` and `PS_*` variables of ps-lite (and `PORT`).

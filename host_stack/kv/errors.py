@@ -37,6 +37,10 @@ class KVRefused(KVError):
     """A server does not take a push or a pull; nothing of it counts. The text says why."""
 
 
+class KVHandlerError(KVError):
+    """A request handle or a callback raised its cause; the node has gone on receiving."""
+
+
 class KVTimeout(KVError):
     """A deadline passed; `missing` holds the node ids that did not answer (empty if unknown)."""
 

@@ -3,7 +3,8 @@
 Reception runs either in a thread of the node's own (the default) or, with `threaded=False`, in
 the owner's event loop: the owner polls `socket` and calls `process`. In that mode `start`,
 `barrier`, `finalize` and the waits of apps receive while they wait, so one thread is enough.
-Request handlers and callbacks run wherever reception runs, one at a time.
+Request handlers and callbacks run wherever reception runs, one at a time. What a handler raises
+comes out of the owner's loop; a thread goes on, and the next wait raises it (`KVHandlerError`).
 """
 
 import logging
@@ -16,6 +17,7 @@ import zmq
 from host_stack.kv.config import KVConfig, address_towards
 from host_stack.kv.control import ControlPlane
 from host_stack.kv.errors import KVError, KVNodeLost, KVTimeout, KVUsageError, WireError
+from host_stack.kv.failures import Failures
 from host_stack.kv.ids import (
     ALL_GROUP,
     GROUP_OF_ROLE,
@@ -37,8 +39,7 @@ _LOG = logging.getLogger(__name__)
 # A signal that arrives just before a wait is noticed when the wait ends, so none is long.
 _MAX_WAIT_STEP_S = 0.5
 _JOIN_LIMIT_S = 10.0
-_AT_ONCE = 256
-"""Messages that are handled before anything else is looked after."""
+_AT_ONCE = 256  # messages that are handled before anything else is looked after
 
 
 class Node:
@@ -53,12 +54,11 @@ class Node:
         self._control = ControlPlane(self)
         self.liveness = Liveness(self)
         self._resender = Resender(self)
-        # How often heartbeats and what is to be sent again are looked after.
-        periods = [config.heartbeat_interval_s, config.heartbeat_timeout_s, config.resend_timeout_s]
-        self._tick_s = min((s for s in periods if s), default=None)
+        self._tick_s = config.tick_s
         self._inbox = Inbox(config, self.stats)
         self._early_due = False
         self._threaded = threaded
+        self.failures = Failures(self.stats, goes_on=threaded)
         self._thread: threading.Thread | None = None
         self._dispatching_thread: int | None = None
         self._failure: BaseException | None = None
@@ -162,6 +162,10 @@ class Node:
         Raises KVTimeout; the barrier then stays pending, and calling again with the same group
         goes on waiting. Raises KVUsageError where this node is not a member.
         """
+        self.failures.raise_kept()
+        self._barrier(group, timeout_s)
+
+    def _barrier(self, group: int, timeout_s: float | None) -> None:
         limit_s = self.config.barrier_timeout_s if timeout_s is None else timeout_s
         if not group & GROUP_OF_ROLE[self.role] or not 1 <= group <= ALL_GROUP:
             raise KVUsageError(f"{describe(self.id)} is not a member of barrier group {group}")
@@ -179,9 +183,13 @@ class Node:
             )
 
     def finalize(self, timeout_s: float | None = None) -> None:
-        """Wait for all nodes (barrier on group 7), then stop; queued messages still leave."""
-        self.barrier(ALL_GROUP, timeout_s)
+        """Wait for all nodes (barrier on group 7), then stop; queued messages still leave.
+
+        Raises KVHandlerError after that, if a handler has raised.
+        """
+        self._barrier(ALL_GROUP, timeout_s)
         self._stop(self.config.linger_s)
+        self.failures.raise_kept()
 
     def close(self) -> None:
         """Stop at once and without a word to anyone; does nothing if already stopped."""
@@ -355,7 +363,7 @@ class Node:
         """Wait for a predicate, receiving meanwhile; False if the deadline passed first.
 
         Raises KVUsageError inside a handler or callback, where waiting could never end, and
-        KVError if reception has ended because a handler raised.
+        KVError if reception has ended.
         """
         self._check_outside_of_handlers("wait")
         deadline = time.monotonic() + timeout_s

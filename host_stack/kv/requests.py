@@ -139,12 +139,21 @@ class RequestTable:
 
     def _complete(self, request: _Request) -> None:
         if request.callback is not None and request.error is None:
-            request.callback()
+            self._call_back(request, request.callback)
         with self._node.condition:
             request.complete = True
             if request.finish is None and request.error is None:
                 self._drop(request)
             self._node.condition.notify_all()
+
+    def _call_back(self, request: _Request, callback: Callback) -> None:
+        """Run a callback; where nobody else hears of what it raises, `wait` does."""
+        try:
+            callback()
+        except Exception as error:
+            what = f"the callback of {request.label} {request.timestamps[0]}"
+            failure = self._node.failures.note(what, error)
+            request.error = error if isinstance(error, KVError) else failure
 
     def done(self, timestamp: int) -> bool:
         """Whether a request is complete (successfully or not), without blocking."""
@@ -160,6 +169,7 @@ class RequestTable:
         request = self._find(timestamp)
         if request is None:
             return None
+        self._node.failures.raise_kept()
         limit_s = self._node.config.wait_timeout_s if timeout_s is None else timeout_s
 
         def lost() -> frozenset[int]:

@@ -10,6 +10,7 @@ import numpy as np
 from host_stack.kv.app import SimpleApp
 from host_stack.kv.ascending import is_increasing
 from host_stack.kv.errors import KVUsageError, WireError
+from host_stack.kv.ids import describe
 from host_stack.kv.kept import KeptKeys
 from host_stack.kv.message import KEY_DTYPE, LEN_DTYPE, Array, KeyArray, KVPairs, Message
 from host_stack.kv.refusal import reason_body
@@ -65,7 +66,8 @@ class KVServer(SimpleApp):
         """Call `handle(meta, kvs, server)` for each push and pull.
 
         It must call `response` or `refuse`, at once or later from the same thread. Requests that
-        come before a handle is set wait for it.
+        come before a handle is set wait for it. One at which the handle raises is refused where a
+        thread receives; the next wait of the program raises KVHandlerError.
         """
         self._handle = handle
         self.node.handler_set()
@@ -142,8 +144,18 @@ class KVServer(SimpleApp):
         data[0].flags.writeable = False
         if said is not None and self._keeps:
             request.keys, request.word = data[0], self._answer_to(said, request, data[0])
-        self._handle(request, KVPairs(*data), self)
+        self._call_handle(self._handle, request, KVPairs(*data))
         return True
+
+    def _call_handle(self, handle: RequestHandle, request: KVMeta, kvs: KVPairs) -> None:
+        """Let the program serve a request; one at which it fails is refused, and others come."""
+        try:
+            handle(request, kvs, self)
+        except Exception as error:
+            self._fails(f"the handle of a request of {describe(request.sender)}", error)
+            if not request.answered:
+                kind = type(error).__name__
+                self.refuse(request, f"its handle raised {kind}; what it did before may count")
 
     def _answer_to(self, said: Word, request: KVMeta, keys: KeyArray) -> Word:
         """What to say back to a word in a request that counts; keep what it wants to be kept."""

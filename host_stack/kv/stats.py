@@ -25,3 +25,4 @@ class NodeStats:
     resent: int = 0
     repeated: int = 0
     keys_lacking: int = 0
+    handler_failed: int = 0
