@@ -10,8 +10,8 @@ from host_stack.standing import Standing
 
 _LOG = logging.getLogger(__name__)
 
-RENEW_EVERY_S = 1.0
-"""How often a request to the controller is repeated."""
+REPEAT_S = 1.0
+"""How soon a request of one kind to the controller is repeated."""
 
 REPORT_EVERY_S = 1.0
 """How often the controller is told how the job stands, at most."""
@@ -22,18 +22,18 @@ class Appeals:
 
     def __init__(self, incarnations: Incarnations) -> None:
         self._incarnations = incarnations
-        self._asked_at = 0.0
+        self._asked_at = {"renew": 0.0, "suspect": 0.0}
         self._reported_at = 0.0
 
     def renew(self, reason: str, seen: Incarnation, round_: int) -> None:
-        """Ask for another incarnation, unless something was asked just now."""
-        if self._may_ask():
+        """Ask for another incarnation, unless that was asked just now."""
+        if self._may_ask("renew"):
             _LOG.info("the controller is asked for another epoch: %s", reason)
             self._incarnations.renew(reason, seen, round_)
 
     def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
-        """Ask for a look at the switch, unless something was asked just now."""
-        if self._may_ask():
+        """Ask for a look at the switch, unless that was asked just now."""
+        if self._may_ask("suspect"):
             _LOG.warning("the controller is asked to look at the switch: %s", reason)
             self._incarnations.suspect(reason, seen, round_)
 
@@ -47,9 +47,10 @@ class Appeals:
         self._reported_at = time.monotonic()
         self._incarnations.report(standing)
 
-    def _may_ask(self) -> bool:
+    def _may_ask(self, what: str) -> bool:
+        """Whether it is time; one kind of request, however often it is made, delays no other."""
         now = time.monotonic()
-        if now - self._asked_at < RENEW_EVERY_S:
+        if now - self._asked_at[what] < REPEAT_S:
             return False
-        self._asked_at = now
+        self._asked_at[what] = now
         return True

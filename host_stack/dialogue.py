@@ -90,23 +90,27 @@ class Dialogue:
     ) -> None:
         """Receive until a condition holds, and ask the server how things stand when it is late.
 
-        `resend` is given each answer; where it returns true, the wait is over too.
+        `resend` is given each answer; where it returns true, the wait is over too. As long as
+        rounds are committed, the others' work is waited for, whatever it takes.
 
         Raises:
             Moved: the server says so.
-            PushFailed: it did not do `what` in time.
+            PushFailed: it did not do `what`, nor commit a round, in time.
         """
-        started = time.monotonic()
+        started = progress = time.monotonic()
+        committed = status.committed
         self._inquiry.cancel()
         while not condition():
             self.receive()
-            waited_s = time.monotonic() - started
-            answer = self._inquiry.poll(Head.STATUS, status, waited_s)
+            now = time.monotonic()
+            answer = self._inquiry.poll(Head.STATUS, status, now - started)
             if answer is not None:
                 self.refuse_moved(answer)
                 if not condition() and resend(answer):
                     return
-            if waited_s > self._job.timeouts_s["commit"]:
+                if answer.committed > committed:
+                    progress, committed = now, answer.committed
+            if now - progress > self._job.timeouts_s["commit"]:
                 raise self._silent(what)
 
     def while_stalled(self, status: Request) -> Callable[[float], None]:

@@ -41,19 +41,21 @@ class Controller:
 
 
 def test_asks_and_reports_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within an interval the first request is made and others are not, of either kind."""
+    """Within an interval the first request of a kind is made and others are not."""
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     placement = heat_based(np.arange(8, dtype=np.uint64), LAYOUT)
     seen = Incarnation(1, 0, 20, 1, placement)
     controller = Controller()
     appeals = Appeals(controller)
-    appeals.renew("a", seen, 0)
+    appeals.suspect("a", seen, 0)
     appeals.suspect("b", seen, 0)
-    now[0] += module.RENEW_EVERY_S
-    appeals.suspect("c", seen, 0)
+    appeals.renew("c", seen, 0)
     appeals.renew("d", seen, 0)
-    assert controller.asked == [("renew", "a"), ("suspect", "c")]
+    now[0] += module.REPEAT_S
+    appeals.suspect("e", seen, 0)
+    appeals.renew("f", seen, 0)
+    assert controller.asked == [("suspect", "a"), ("renew", "c"), ("suspect", "e"), ("renew", "f")]
 
     assert appeals.report_is_due
     appeals.report(Standing(3))

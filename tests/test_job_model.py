@@ -220,7 +220,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setattr(inquiry, name, seconds)
     monkeypatch.setattr(server_module, "SUSPECT_S", 0.1)
-    monkeypatch.setattr(appeals, "RENEW_EVERY_S", 0.1)
+    monkeypatch.setattr(appeals, "REPEAT_S", 0.1)
 
 
 @pytest.mark.timeout(600)
