@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from controller.placing.pairs import pair_rows
 from host_stack.commit import Aggregate, Commit
 from host_stack.connect import server_node, worker_node
 from host_stack.fixedpoint import FloatArray
-from host_stack.incarnation import Incarnation, Moved, next_epoch
+from host_stack.incarnation import Moved
 from host_stack.job import Job
 from host_stack.kv.config import KVConfig
 from host_stack.kv.curve import JobKey
@@ -26,16 +25,17 @@ from host_stack.layout import Layout
 from host_stack.placement import Keys, Placement, heat_based
 from host_stack.progress import BSP, Consistency
 from host_stack.server import Server
-from host_stack.standing import Standing
 from host_stack.stopwatch import RoundTimes
-from host_stack.wake import Wake
 from host_stack.worker import Worker
+from tests.memory_controller import MemoryController
 from tests.memory_network import Crashed, MemoryNetwork
 
 LAYOUT = Layout(lanes=32, rows=8192, window=256, program=1)
 SERVER = "127.0.1.1"
 SWITCH = "127.0.1.254"
 GROUP = "239.19.52.2"
+PATIENCE_S = dict.fromkeys(("push", "drain", "commit"), 120.0)
+"""So that a busy machine is slow and not wrong."""
 
 Push = tuple[np.ndarray, FloatArray]
 
@@ -96,6 +96,7 @@ def make_job(
         switch=SWITCH,
         group=GROUP,
         scheduler=(SERVER, scheduler_port),
+        timeouts_s=PATIENCE_S,
     )
 
 
@@ -121,75 +122,6 @@ def random_pushes(
             row.append((keys, values))
         pushes.append(row)
     return pushes
-
-
-class MemoryController:
-    """The controller of a job in memory: counts epochs, and installs each on the switch if any.
-
-    It outlives the server, as the real one does.
-    """
-
-    def __init__(
-        self, job: Job, placement: Placement, install: Callable[[Job], None] | None = None
-    ) -> None:
-        self.incarnation = Incarnation(
-            job.epoch, 0, job.fraction_bits, 1, placement, on_switch=install is not None
-        )
-        self.reasons: list[str] = []
-        self.standing: Standing | None = None
-        self.switch_is_dead: Callable[[], bool] = lambda: False
-        self._job = job
-        self._install = install
-        self._wake = Wake()
-        self._seen = job.epoch
-        self._planned: dict[str, Any] = {}
-        self._is_announced = False
-
-    def fileno(self) -> int:
-        """Readable while there is news."""
-        return self._wake.fileno()
-
-    def news(self) -> Incarnation | None:
-        """The newest incarnation, once, and once that another placement waits."""
-        self._wake.clear()
-        if self._is_announced:
-            self._is_announced = False
-            return replace(self.incarnation, planned=True)
-        if self._seen == self.incarnation.epoch:
-            return None
-        self._seen = self.incarnation.epoch
-        return self.incarnation
-
-    def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
-        """Set the switch up again if it is dead."""
-        if self.switch_is_dead():
-            self.renew(reason, seen, round_)
-
-    def report(self, standing: Standing) -> None:
-        """Keep the last one."""
-        self.standing = standing
-
-    def renew(self, reason: str, seen: Incarnation, round_: int) -> None:
-        """Another epoch, unless the asking one has missed the last."""
-        if seen.epoch == self.incarnation.epoch:
-            self.reasons.append(reason)
-            self.move(round_)
-
-    def plan(self, **changes: Any) -> None:
-        """Let changes of the incarnation wait for the next epoch, and say so."""
-        self._planned = changes
-        self._is_announced = True
-        self._wake.set()
-
-    def move(self, round_: int, **changes: Any) -> None:
-        """Go to the next epoch, with what was planned and other changes of the incarnation."""
-        old = self.incarnation
-        changes, self._planned = self._planned | changes, {}
-        new = replace(old, epoch=next_epoch(old.epoch), round=round_, **changes)
-        if self._install is not None:
-            self._install(self._job.at(new.epoch, new.fraction_bits))
-        self.incarnation = new
-        self._wake.set()
 
 
 @dataclass(frozen=True)
@@ -255,6 +187,7 @@ class MemoryJob:
         self._saved = Checkpoint(0, (0,) * self._workers, np.zeros(num_keys, np.float32))
         self._on_commit: list[Callable[[Commit], None]] = []
         self._lock = threading.Lock()
+        self._at_work: dict[int, Worker] = {}
         self._is_stopped = False
         self.commits: list[Commit] = []
         self.applied: list[Aggregate] = []
@@ -277,8 +210,10 @@ class MemoryJob:
         self.network.transport(address).crashes_after = calls
 
     def stop(self) -> None:
-        """Let server and scheduler end where the workers have failed."""
+        """Let all end where one has failed."""
         self._is_stopped = True
+        for worker in self._at_work.values():
+            worker.give_up()
         self.crash(self.job.server, 1)
         self.scheduler.close()
 
@@ -291,7 +226,7 @@ class MemoryJob:
                 if (error := future.exception()) is not None:
                     # At once: the others may wait for long, and the pool waits for them.
                     traceback.print_exception(error)
-                    self.scheduler.close()
+                    self.stop()
                 future.result()
         return self.outcome
 
@@ -368,6 +303,7 @@ class MemoryJob:
             lambda *push: self.records.append(Record(rank, *push)),
             in_step=self._consistency == BSP,
         )
+        self._at_work[rank] = worker
         try:
             node.start()
             self._train(worker, rank)

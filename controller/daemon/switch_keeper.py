@@ -19,6 +19,7 @@ from controller.counters import limit_probes
 from controller.daemon.job_keeper import JobKeeper, Request
 from controller.daemon.job_record import Placed, Taken
 from controller.daemon.mirror import JOBS_TABLE, Mirror, Part
+from controller.daemon.suspicion import Suspicion
 from controller.inventory import SwitchSpec
 from controller.provision import ProvisionFailed, connected
 from controller.targets import Program, find_target
@@ -28,12 +29,6 @@ RETRY_S = 0.2
 
 LOOK_S = 3.0
 """How long a switch may take to say what it holds."""
-
-PATIENCE_S = 4.0
-"""So long the suspicion of a switch that reads well may stay before it is set up again."""
-
-FORGIVE_S = 3.0
-"""A suspicion that is not repeated within this time is over."""
 
 _T = TypeVar("_T")
 
@@ -105,8 +100,7 @@ class SwitchKeeper:
         self._asked = asyncio.Event()
         self._changed = asyncio.Event()
         self._connection: fy.Switch | None = None
-        self._suspected_since = 0.0
-        self._suspected_at = 0.0
+        self._suspicion = Suspicion()
 
     @property
     def connection(self) -> fy.Switch | None:
@@ -308,12 +302,10 @@ class SwitchKeeper:
             ) from None
         except fy.P4ClientError as error:
             raise ProvisionFailed(f"the switch cannot be read: {error}") from error
-        if now - self._suspected_at > FORGIVE_S:
-            self._suspected_since = now
-        self._suspected_at = now
-        if holds and now - self._suspected_since < PATIENCE_S:
+        if not holds:
+            self._suspicion.confirmed(now)
+        elif not self._suspicion.has_stayed(job.record.job, job.round, now):
             return False
-        self._suspected_since = now
         self._tell("distrusted", request.reason, holds=holds)
         return True
 
