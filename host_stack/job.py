@@ -15,8 +15,9 @@ from host_stack.jsonfile import read_json_object
 from host_stack.layout import MAX_EPOCH, MAX_KEYS, MAX_WORKERS, Layout
 from host_stack.transport import ipv4
 
-DEFAULT_TIMEOUTS_S: Final = {"push": 10.0, "drain": 5.0, "commit": 60.0}
-"""Seconds without progress after which a push, a drain or the wait for a commit fails.
+DEFAULT_TIMEOUTS_S: Final = {"push": 30.0, "drain": 30.0, "commit": 60.0}
+"""Seconds without progress after which a push, a drain or the wait for a commit fails: longer than
+a switch that has died takes to be loaded and set up again.
 
 So long as for a commit the nodes of a job also wait for each other when it begins and ends.
 """

@@ -100,6 +100,8 @@ class Ports:
 
     def _run(self) -> None:
         self._failure = self._lib.ss_run(self._ctx)
+        if self._failure:
+            LOGGER.error("the data plane has stopped: %s", os.strerror(self._failure))
 
     def stop(self) -> None:
         """Stop the data-plane thread. Raises PortError when it had failed."""
