@@ -3,7 +3,9 @@
 import os
 import threading
 import warnings
+from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from host_stack.kv import ascending
 from host_stack.kv.ascending import is_increasing
 
+LIMIT_S = 30
 EDGES = [0, 1 << 52, 0x7FF0 << 48, 1 << 63, 0xFFF0 << 48, (1 << 64) - 1]
 NEAR_EDGES = st.builds(
     lambda edge, offset: min(max(edge + offset, 0), (1 << 64) - 1),
@@ -81,27 +84,44 @@ def test_floats_show_it_of_keys_of_all_sizes() -> None:
         assert not ascending._increase_as_floats(keys)
 
 
+class Entered:
+    """A lock that lets a helper go on when somebody waits for it."""
+
+    def __init__(self, lock: threading.Lock, go_on: threading.Event) -> None:
+        self._lock, self._go_on = lock, go_on
+
+    def __enter__(self) -> None:
+        self._go_on.set()
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+
 @pytest.mark.usefixtures("small_blocks")
-def test_helpers_take_blocks_and_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks that a helper has taken count, even when the caller has nothing left to do."""
+def test_what_a_helper_has_taken_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper that is slower than the caller has its block counted all the same."""
     inside, go_on = threading.Event(), threading.Event()
-    compare = ascending._Comparison.work
+    blocks, call = ascending._blocks, ascending._Helpers.call
 
-    def work(self: ascending._Comparison) -> None:
+    def slow(numbers: Any, others: Any, out: Any) -> Any:
         if threading.current_thread().name == "kv keys":
-            compare(self)
             inside.set()
-            assert go_on.wait(10)
+            assert go_on.wait(LIMIT_S)
         else:
-            assert inside.wait(10)  # a helper has done everything by now, and is still at work
-            go_on.set()
-            compare(self)
+            assert inside.wait(LIMIT_S)
+        return np.less(numbers, others, out=out)
 
-    monkeypatch.setattr(ascending._Comparison, "work", work)
-    assert is_increasing(np.arange(40, dtype=np.uint64))
-    inside.clear()
-    go_on.clear()
-    assert not is_increasing(np.arange(40, dtype=np.uint64)[::-1])
+    def slowly(before: np.ufunc, numbers: Any) -> Iterator[Any]:
+        return ((slow, *rest) for _, *rest in blocks(before, numbers))
+
+    def watched(self: ascending._Helpers, comparison: ascending._Comparison) -> list[Entered]:
+        return [Entered(lock, go_on) for lock in call(self, comparison)]
+
+    monkeypatch.setattr(ascending, "_blocks", slowly)
+    monkeypatch.setattr(ascending._Helpers, "call", watched)
+    assert ascending._increase_as_floats(np.arange(40, dtype=np.uint64))
+    assert go_on.is_set()
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -113,6 +133,18 @@ def test_a_helper_that_fails_leaves_its_blocks_unshown(monkeypatch: pytest.Monke
     assert is_increasing(keys)
     keys[20] = 0
     assert not is_increasing(keys)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_without_threads_the_caller_compares_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system gives none, nothing is left in a queue for them."""
+
+    def fail(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    assert ascending._increase_as_floats(np.arange(40, dtype=np.uint64))
+    assert ascending._HELPERS._work.empty()
 
 
 def test_a_forked_process_has_helpers_of_its_own() -> None:

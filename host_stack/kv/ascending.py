@@ -116,13 +116,20 @@ class _Helpers:
         """Let each thread help when it can; it holds one of the locks meanwhile."""
         with self._lock:
             if self._count is None:
-                self._count = min(len(os.sched_getaffinity(0)) - 1, MAX_HELPERS)
-                for _ in range(self._count):
-                    threading.Thread(target=self._help, name="kv keys", daemon=True).start()
+                self._count = self._start(min(len(os.sched_getaffinity(0)) - 1, MAX_HELPERS))
         locks = [threading.Lock() for _ in range(self._count)]
         for lock in locks:
             self._work.put((comparison, lock))
         return locks
+
+    def _start(self, wanted: int) -> int:
+        """Start threads; how many of them there are."""
+        for started in range(wanted):
+            try:
+                threading.Thread(target=self._help, name="kv keys", daemon=True).start()
+            except RuntimeError:  # the system gives no more
+                return started
+        return wanted
 
     def _help(self) -> None:
         work = self._work
