@@ -304,15 +304,16 @@ class Server:
             self._answer_go(rank, asking)
         elif head is Head.DONE:
             rows = rows_of(message.rows, self._incarnation.placement.used_rows)
-            now = time.monotonic()
-            progress.complete(rank, round_, message.step, now, final=message.final)
+            progress.complete(rank, round_, message.step, time.monotonic(), final=message.final)
             if not complete:
                 self._gathering[round_].complete(rank, rows, message)
             self._waiting[rank] = asking
         else:
             if head is Head.STALLED:
                 self._suspect(f"packets of worker {rank} are not acknowledged")
-            known = Known.PUSH | Known.DONE if complete else Known.NOTHING
+            known = Known.PUSH if complete else Known.NOTHING
+            if complete and not ends:
+                known |= Known.DONE
             if self._gathering.has_push(round_, rank, message.step):
                 known |= Known.PUSH
             self._kv.simple_response(asking.request, self._replies.stay(rank, message, known))

@@ -136,11 +136,7 @@ class Worker:
             Moved: the server goes on at another step.
             PushFailed: the server does not answer.
         """
-        try:
-            self._replica.fetch(keys, self._status)
-        except Moved as moved:
-            self._adopt(moved)
-            raise
+        self._follow(lambda: self._replica.fetch(keys, self._status))
         self.is_current = self._is_complete = True
 
     def pull(self, keys: Keys) -> None:
@@ -152,11 +148,9 @@ class Worker:
             Moved: the server goes on at another step, or in another incarnation.
             PushFailed: the server does not answer.
         """
-        try:
-            self._replica.get(self._replica.cold_of(keys), self._committed, self._status)
-        except Moved as moved:
-            self._adopt(moved)
-            raise
+        self._follow(
+            lambda: self._replica.get(self._replica.cold_of(keys), self._committed, self._status)
+        )
 
     def fetch_before(self, keys: Keys) -> None:
         """Get uint64[n] `keys`, sorted and unique, as the last committed round found them.
@@ -170,12 +164,11 @@ class Worker:
         """
         self.is_current = self._is_complete = False
         try:
-            self._replica.get(keys, BEFORE_COMMIT | self._committed, self._status)
+            self._follow(
+                lambda: self._replica.get(keys, BEFORE_COMMIT | self._committed, self._status)
+            )
         except KVRefused as refused:
             raise ServersApart(str(refused)) from refused
-        except Moved as moved:
-            self._adopt(moved)
-            raise
 
     def push_round(
         self, step: int, keys: Keys, gradients: FloatArray, next_keys: Keys
@@ -363,6 +356,21 @@ class Worker:
         return dict(enumerate(changed, known))
 
     # -- incarnations -----------------------------------------------------------------------
+
+    def _follow(self, get: Callable[[], None]) -> None:
+        """Get parameters, in another incarnation if the job moves meanwhile.
+
+        Raises `Moved` unless steps are left that will be pushed again before the next one: that
+        one follows them still, and its caller must not make any of them anew.
+        """
+        while True:
+            try:
+                get()
+                return
+            except Moved as moved:
+                self._adopt(moved)
+                if not self._uncommitted:
+                    raise
 
     def _adopt(self, moved: Moved) -> None:
         """Go on in another incarnation, behind the steps that are committed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from host_stack.aggregator import SoftwareAggregator
 from host_stack.audit.check import audit
 from host_stack.audit.log import CommitLog, PushLog
 from host_stack.commit import Aggregate, Commit
-from host_stack.control import Answer, Request
+from host_stack.control import Answer, Head, Request
 from host_stack.fixedpoint import FloatArray, IntArray
 from host_stack.kv.node import Node
+from host_stack.kv.wire import Meta
 from host_stack.layout import make_tag
+from host_stack.placement import Keys
 from host_stack.progress import BSP, Consistency
 from host_stack.replica import Replica
 from host_stack.worker import Worker
@@ -209,3 +212,66 @@ def test_rows_that_a_move_kept_from_coming_are_fetched(monkeypatch: pytest.Monke
     job.run()
     check_conserved(job)
     assert job.found_current is False
+
+
+class MovesBeforeAStep(MemoryJob):
+    """The job moves while a worker fetches parameters, with a step behind it that is no commit's.
+
+    Whoever is the first to begin its second step.
+    """
+
+    moving: Replica | None = None
+    has_moved = False
+
+    def move(self, replica: Replica, status: Request) -> None:
+        """Move once; the worker asks how things stand, as it does when a pull is lost."""
+        if replica is not self.moving or self.has_moved:
+            return
+        self.has_moved = True
+        self.controller.move(status.committed)
+        replica._dialogue.until(status, lambda: False, lambda _answer: False, "answer a pull")
+
+    def _step(self, worker: Worker, rank: int, step: int) -> None:
+        with self._lock:
+            if step == 1 and self.moving is None:
+                self.moving, worker.is_current = worker._replica, False
+        super()._step(worker, rank, step)
+
+
+def test_steps_behind_a_fetch_are_not_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are pushed again when the job moves, once."""
+    pushes = random_pushes(WORKERS, STEPS, NUM_KEYS, 400, seed=37)
+    rule = Consistency(None, close_steps=WORKERS * STEPS)
+    job = MovesBeforeAStep(pushes, NUM_KEYS, HOT, direct(WORKERS, None), F, consistency=rule)
+    fetch = Replica.fetch
+
+    def moves_before(replica: Replica, keys: Keys, status: Request) -> None:
+        job.move(replica, status)
+        fetch(replica, keys, status)
+
+    monkeypatch.setattr(Replica, "fetch", moves_before)
+    job.run()
+    assert job.has_moved
+    check_conserved(job)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_an_end_that_is_lost_is_said_again(
+    rule: Consistency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server knows of the last step, and not that it is the last one."""
+    job = job_of(rule, 38)
+    lost: list[int] = []
+    send = Node.send
+
+    def loses(node: Node, peer: int, meta: Meta, arrays: Any = (), block: bool = True) -> None:
+        is_done = meta.request and meta.simple_app and meta.head == Head.DONE
+        if is_done and Request.decode(meta.body).final and not lost:
+            lost.append(meta.timestamp)
+        else:
+            send(node, peer, meta, arrays, block)
+
+    monkeypatch.setattr(Node, "send", loses)
+    job.run()
+    assert lost
+    check_conserved(job)
