@@ -51,6 +51,7 @@ class Replica:
         """
         self.get(np.union1d(self._placement.keys, self.cold_of(keys)), status.committed, status)
         self._updates.fetched(np.arange(self._placement.used_rows), status.committed - 1)
+        self._updates.settle(status.committed)
 
     def get(self, keys: Keys, cmd: int, status: Request) -> None:
         """Get values of uint64[n] keys: `cmd` says as of which round, see `Pulls`."""
@@ -95,6 +96,7 @@ class Replica:
             in_missing = np.isin(self._placement.rows, missing)
             self.get(np.sort(self._placement.keys[in_missing]), status.committed, status)
             self._updates.fetched(missing, status.committed - 1)
+        self._updates.settle(status.committed)
         return len(missing)
 
     def _missing(self, changed: dict[int, IntArray]) -> IntArray:

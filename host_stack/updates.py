@@ -33,14 +33,34 @@ class Updates:
         self._parameters = parameters
         self._hot_keys = self._placement.keys.astype(np.int64)
         self._round_of = np.full(self._placement.used_rows, committed - 1, np.int64)
+        self._whole = self._round_of.copy()
+        self._stored: dict[int, MaskArray] = {}
 
     def missing(self, changed: IntArray, round_: int) -> IntArray:
-        """Those of int64[n] rows that have no value of `round_` or a later one."""
-        return changed[self._round_of[changed] < round_]
+        """Those of int64[n] rows of which not all cells have their values of `round_`.
+
+        A later UPDATE of a row brings the cells that changed later, and no others.
+        """
+        lacking = self._whole[changed] < round_
+        if (stored := self._stored.get(round_)) is not None:
+            lacking &= ~stored[changed]
+        return changed[lacking]
 
     def fetched(self, rows: IntArray, round_: int) -> None:
-        """Note that int64[n] rows have the values that `round_` left, by another way."""
-        self._round_of[rows] = np.maximum(self._round_of[rows], round_)
+        """Note that int64[n] rows have the values that `round_` left, by another way.
+
+        These may have been written over those of later UPDATEs, which overtook them.
+        """
+        for known in (self._round_of, self._whole):
+            known[rows] = np.maximum(known[rows], round_)
+        for stored in self._stored.values():
+            stored[rows] = False
+
+    def settle(self, committed: int) -> None:
+        """Note that nobody asks any more what is missing of so many rounds."""
+        self._stored = {
+            round_: rows for round_, rows in self._stored.items() if round_ >= committed
+        }
 
     def take(self, received: Received) -> None:
         """Store the values of the UPDATEs in a batch of datagrams, unless there are later ones."""
@@ -56,6 +76,9 @@ class Updates:
             return
         self._store(records[order])
         np.maximum.at(self._round_of, rows[order], rounds[order])
+        for round_ in np.unique(rounds[order]):
+            stored = self._stored.setdefault(int(round_), np.zeros(len(self._round_of), np.bool_))
+            stored[rows[order][rounds[order] == round_]] = True
 
     def _store(self, records: Records) -> None:
         rows, lanes, values = self._codec.decode_updates(records)
