@@ -19,7 +19,7 @@ from host_stack.job import Job
 from host_stack.kv.ids import server_id
 from host_stack.kv.node import Node
 from host_stack.kv.worker import KVWorker
-from host_stack.transport import Transport
+from host_stack.transport import Received, Transport
 from host_stack.updates import Updates
 
 POLL_S = 0.1
@@ -78,8 +78,12 @@ class Dialogue:
         self._node.process()
         received = self._transport.receive()
         while len(received):
-            self._updates.take(received)
+            self.take(received)
             received = self._transport.receive()
+
+    def take(self, received: Received) -> None:
+        """Take the UPDATEs among datagrams that somebody else has received."""
+        self._updates.take(received)
 
     def until(
         self,

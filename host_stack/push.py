@@ -72,7 +72,7 @@ class HotPush:
 
     At most W packets are in flight (section 4 of the design); how many of them, and at what pace,
     is up to `Congestion`. `run` waits between its steps: `begin`, then `transmit` and `receive`
-    in turn.
+    in turn. `on_other` is given batches with datagrams that acknowledge nothing of the push.
     """
 
     transport: Transport
@@ -81,6 +81,7 @@ class HotPush:
     rtt: RttEstimator = field(default_factory=RttEstimator)
     stats: PushStats = field(default_factory=PushStats)
     next_seq: int = 1
+    on_other: Callable[[Received], None] = lambda received: None
 
     def __post_init__(self) -> None:
         self.congestion = Congestion(self.window)
@@ -203,6 +204,8 @@ class HotPush:
         if not len(received):
             return False
         index, flags = self._acknowledged(received)
+        if len(index) < len(received):
+            self.on_other(received)
         fresh = np.unique(index[~flight.acked[index]])
         measured = fresh[~flight.retransmitted[fresh]]
         rtts_s = now - flight.sent_at[measured]

@@ -88,7 +88,8 @@ class Worker:
         self._kv = KVWorker(node)
         self._dialogue = Dialogue(job, node, self._kv, transport, self.counters)
         self._replica = Replica(job, self._codec, self._kv, self._dialogue, parameters)
-        self.hot = HotPush(transport, ipv4(job.server), job.layout.window)
+        window, take = job.layout.window, self._dialogue.take
+        self.hot = HotPush(transport, ipv4(job.server), window, on_other=take)
         empty = np.zeros(0, np.int64)
         nothing = Placement(empty.astype(np.uint64), empty, empty, job.layout)
         self._take_over(Incarnation(job.epoch, 0, job.fraction_bits, 0, nothing))
@@ -360,8 +361,7 @@ class Worker:
     def _follow(self, get: Callable[[], None]) -> None:
         """Get parameters, in another incarnation if the job moves meanwhile.
 
-        Raises `Moved` unless steps are left that will be pushed again before the next one: that
-        one follows them still, and its caller must not make any of them anew.
+        Raises `Moved` unless steps are left to be pushed again: the next one still follows them.
         """
         while True:
             try:

@@ -135,8 +135,8 @@ class JobProcesses:
             return self._network.processes.start(name, argv, on_event=self._on_event)
         host = self._hosts[name].name
         process = self._network.start(host, argv, name=name, on_event=self._on_event)
-        if again:
-            process.go()
+        if again and name in self.workers:
+            process.go()  # others wait at their points alone, and would not do so at the first one
         return process
 
     def kill(self, name: str) -> bool:

@@ -16,7 +16,7 @@ from host_stack.codec import Codec, Records, fill_header
 from host_stack.errors import PushFailed
 from host_stack.push import HotPush
 from host_stack.rtt import RttEstimator
-from host_stack.transport import ipv4
+from host_stack.transport import Received, ipv4
 from host_stack.wire import Flag, Op
 from tests.host_support import LAYOUT, Datagram, ScriptedTransport, VirtualTime
 
@@ -277,3 +277,19 @@ def test_progress_extends_the_deadline(virtual_time: VirtualTime) -> None:
     # A window of one: every packet times out twice, one after the other.
     push_over(transport, window=1).run(grads(20), 0.1)
     assert virtual_time.now_s > started_s + 0.1
+
+
+def test_what_is_no_acknowledgement_is_handed_on() -> None:
+    """An UPDATE that comes in the middle of a push is not lost."""
+    update = b"\x15" + bytes(30)
+    seen: list[bytes] = []
+
+    def answer(seq: int, _attempt: int) -> Iterable[Datagram]:
+        return [(SERVER, update)] * (seq == 2) + [(SERVER, ack(seq))]
+
+    def note(batch: Received) -> None:
+        seen.extend(row[:n].tobytes() for row, n in zip(batch.data, batch.lengths, strict=True))
+
+    push = push_over(answering(answer), on_other=note)
+    assert not push.run(grads(3), 1.0).any()
+    assert update in seen
