@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import zmq
 
-from host_stack.control import Answer, Head, Kind, Request
+from host_stack.control import Answer, Head, Kind, Known, Request
 from host_stack.errors import PushFailed
 from host_stack.incarnation import Incarnation, Moved
 from host_stack.inquiry import Inquiry
@@ -64,7 +64,7 @@ class Dialogue:
         while (answer := self._inquiry.poll(Head.JOIN, process, np.inf)) is None:
             self.receive()
             if time.monotonic() > deadline:
-                raise self._silent("answer a JOIN")
+                raise self._silent("answer a JOIN", "it answered none")
         return self._moved(answer)
 
     def receive(self, timeout_s: float = POLL_S) -> None:
@@ -102,7 +102,7 @@ class Dialogue:
             PushFailed: it did not do `what`, nor commit a round, in time.
         """
         started = progress = time.monotonic()
-        committed = status.committed
+        committed, heard = status.committed, "it answered no question"
         self._inquiry.cancel()
         while not condition():
             self.receive()
@@ -112,10 +112,11 @@ class Dialogue:
                 self.refuse_moved(answer)
                 if not condition() and resend(answer):
                     return
+                heard = f"its last answer, after {now - started:.0f} s, was {_said(answer)}"
                 if answer.committed > committed:
                     progress, committed = now, answer.committed
             if now - progress > self._job.timeouts_s["commit"]:
-                raise self._silent(what)
+                raise self._silent(what, heard)
 
     def while_stalled(self, status: Request) -> Callable[[float], None]:
         """What a hot push calls while it waits: says that it stalls, and raises `Moved`."""
@@ -149,8 +150,15 @@ class Dialogue:
         incarnation = Incarnation.decode(answer.incarnation, known.version, known.placement)
         return Moved(incarnation, answer.steps, answer.committed)
 
-    def _silent(self, what: str) -> PushFailed:
+    def _silent(self, what: str, heard: str) -> PushFailed:
         return PushFailed(
             f"the server at {self._job.server} did not {what} within "
-            f"{self._job.timeouts_s['commit']:g} s; check that it and all other workers run"
+            f"{self._job.timeouts_s['commit']:g} s; check that it and all other workers run; "
+            f"{heard}"
         )
+
+
+def _said(answer: Answer) -> str:
+    """What an answer says, for an error."""
+    known = " and ".join(each.name or "" for each in Known if each in answer.known) or "nothing"
+    return f"{answer.kind.name}: {known} known, {answer.committed} rounds committed"

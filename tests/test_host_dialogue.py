@@ -36,9 +36,11 @@ class Answering(Dialogue):
     def cancel(self) -> None:
         """The inquiry: begin to wait."""
 
-    def poll(self, head: Head, _question: Request, _stalled_s: float) -> Answer:
-        """The inquiry: each question is answered; the last answer over and over."""
+    def poll(self, head: Head, _question: Request, _stalled_s: float) -> Answer | None:
+        """The inquiry: each question is answered, if any is; the last answer over and over."""
         assert head is Head.STATUS
+        if not self._committed:
+            return None
         committed = self._committed.pop(0) if len(self._committed) > 1 else self._committed[0]
         return Answer(Kind.OPEN, 1, Known.DONE, 0, committed)
 
@@ -72,3 +74,20 @@ def test_waits_for_others_that_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     waited_s, patience_s = waits_s(monkeypatch, [2, *range(3, 13)])
     commits_s = 11 * EVERY_S
     assert commits_s + patience_s < waited_s <= commits_s + patience_s + EVERY_S
+
+
+@pytest.mark.parametrize(
+    ("committed", "heard"),
+    [
+        ([4], r"its last answer, after \d+ s, was OPEN: DONE known, 4 rounds committed"),
+        ([], "it answered no question"),
+    ],
+)
+def test_the_error_says_what_the_server_said(
+    monkeypatch: pytest.MonkeyPatch, committed: list[int], heard: str
+) -> None:
+    """Whether it waits for somebody else, or does not answer at all."""
+    clock = VirtualTime()
+    monkeypatch.setattr(module, "time", clock)
+    with pytest.raises(PushFailed, match=heard):
+        Answering(clock, committed).until(QUESTION, lambda: False, lambda _answer: False, "go on")
