@@ -39,6 +39,9 @@ from host_stack.transport import Transport
 _LOG = logging.getLogger(__name__)
 
 POLL_S = 0.2
+TURN_BATCHES = 16
+"""Batches of datagrams that are taken before the cold path and the controller have their turn."""
+
 SUSPECT_S = 0.5
 """After so long without an answer to a drain the controller is asked to look at the switch."""
 
@@ -225,10 +228,10 @@ class Server:
     # -- what comes in ----------------------------------------------------------------------
 
     def _receive(self) -> None:
-        received = self._transport.receive()
-        while len(received):
+        for _ in range(TURN_BATCHES):
+            if not len(received := self._transport.receive()):
+                return
             self._hot.take(received, np.ones(len(received), np.bool_), self.round)
-            received = self._transport.receive()
 
     def _on_data(self, request: KVMeta, pairs: KVPairs, server: KVServer) -> None:
         rank = self._members.rank_of(request.sender)

@@ -17,8 +17,10 @@ from host_stack.kv.errors import KVTimeout
 from host_stack.kv.worker import KVWorker
 from host_stack.layout import Layout
 from host_stack.placement import Keys, Placement, heat_based
+from host_stack.transport import Received
 from tests.job_in_memory import (
     GROUP,
+    SERVER,
     MemoryJob,
     Push,
     addresses,
@@ -28,7 +30,7 @@ from tests.job_in_memory import (
     run_job,
     two_cells,
 )
-from tests.memory_network import Faults, MemoryNetwork
+from tests.memory_network import Faults, MemoryNetwork, MemoryTransport
 
 NUM_KEYS = 3000
 F = 40
@@ -126,6 +128,21 @@ def test_a_scale_is_judged_by_the_gradients(fraction_bits: int, fits: bool) -> N
     if advice.better is not None:
         again = MemoryJob(pushes, NUM_KEYS, 700, direct(3), advice.better).run()
         assert again.counters["escaped_gradients"] == 0
+
+
+def test_a_flood_leaves_time_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Datagrams of strangers that never end at the server hold up neither pushes nor rounds."""
+    pushes = random_pushes(2, 3, NUM_KEYS, 200, seed=9)
+    receive = MemoryTransport.receive
+
+    def flooded(self: MemoryTransport) -> Received:
+        if self.address == SERVER:
+            self.put(addresses(2)[0], b"foreign")
+        return receive(self)
+
+    monkeypatch.setattr(MemoryTransport, "receive", flooded)
+    outcome = run_job(pushes, NUM_KEYS, 700, direct(2), F)
+    assert outcome.parameters.tobytes() == expected(pushes).tobytes()
 
 
 def test_nodes_wait_for_each_other_as_long_as_for_a_commit() -> None:
