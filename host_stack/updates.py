@@ -68,7 +68,8 @@ class Updates:
         records = records[self._is_update(received, records)]
         rounds = (records["header"]["tag"] & MAX_ROUND).astype(np.int64)
         rows = records["row"].astype(np.int64)
-        fits = rows < len(self._round_of)
+        # One without cells opens a round on a switch that has missed the UPDATE of a row.
+        fits = (records["used"] != 0) & (rows < len(self._round_of))
         records, rounds, rows = records[fits], rounds[fits], rows[fits]
         order = np.argsort(rounds, kind="stable")
         order = order[rounds[order] >= self._round_of[rows[order]]]

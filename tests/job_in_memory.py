@@ -135,6 +135,16 @@ class Record:
     gradients: FloatArray
 
 
+@dataclass(frozen=True)
+class Read:
+    """What a worker finds where it computes a step: float32[n] values of uint64[n] keys."""
+
+    rank: int
+    step: int
+    keys: np.ndarray
+    values: FloatArray
+
+
 @dataclass
 class Checkpoint:
     """What a server finds when it comes back."""
@@ -192,6 +202,7 @@ class MemoryJob:
         self.commits: list[Commit] = []
         self.applied: list[Aggregate] = []
         self.records: list[Record] = []
+        self.read: list[Read] = []
         self._consistency = consistency
         self.rounds = len(pushes) if consistency == BSP else None
         """After which the server ends; None: when the workers say so."""
@@ -228,7 +239,22 @@ class MemoryJob:
                     traceback.print_exception(error)
                     self.stop()
                 future.result()
+        if self._consistency == BSP:
+            self._check_read()
         return self.outcome
+
+    def _check_read(self) -> None:
+        """In step, each worker computes with the model after all rounds before, bit for bit."""
+        applied = {
+            commit.round: sums for commit, sums in zip(self.commits, self.applied, strict=True)
+        }
+        model = np.zeros_like(self.outcome.parameters)
+        for round_ in range(len(self.pushes)):
+            for read in (each for each in self.read if each.step == round_):
+                expected = model[read.keys.astype(np.int64)]
+                assert read.values.tobytes() == expected.tobytes(), (read.rank, round_)
+            with np.errstate(over="ignore", invalid="ignore"):
+                model[applied[round_].keys] += applied[round_].sums
 
     def scheduler_main(self) -> None:
         """The life of the scheduler."""
@@ -333,6 +359,7 @@ class MemoryJob:
         keys, gradients = self.pushes[step][rank]
         if not worker.is_current:
             worker.fetch(keys)
+        self.read.append(Read(rank, step, keys, worker.parameters[keys.astype(np.int64)]))
         last = step + 1 == len(self.pushes)
         next_keys = keys[:0] if last else self.pushes[step + 1][rank][0]
         self.outcome.times[rank].append(worker.push_round(step, keys, gradients, next_keys))

@@ -64,6 +64,15 @@ def test_an_update_is_stored() -> None:
     assert not replica.lacks(4)
 
 
+def test_an_update_without_cells_brings_nothing() -> None:
+    """The server sends it, for the row 0, to open a round on a switch: values may still lack."""
+    replica = Replica()
+    replica.take(5)
+    assert replica.lacks(5)
+    replica.take(5, left=1.0)
+    assert not replica.lacks(5)
+
+
 def test_a_later_update_does_not_stand_for_one_that_was_lost() -> None:
     """It brings other cells; the row is fetched, also if the lost one comes late."""
     replica = Replica()

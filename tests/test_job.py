@@ -12,6 +12,7 @@ import pytest
 from host_stack.aggregator import SoftwareAggregator
 from host_stack.connect import worker_node
 from host_stack.exponents import advise
+from host_stack.hot_path import HotPath
 from host_stack.job import Job
 from host_stack.kv.errors import KVTimeout
 from host_stack.kv.worker import KVWorker
@@ -20,6 +21,7 @@ from host_stack.placement import Keys, Placement, heat_based
 from host_stack.transport import Received
 from tests.job_in_memory import (
     GROUP,
+    LAYOUT,
     SERVER,
     MemoryJob,
     Push,
@@ -128,6 +130,25 @@ def test_a_scale_is_judged_by_the_gradients(fraction_bits: int, fits: bool) -> N
     if advice.better is not None:
         again = MemoryJob(pushes, NUM_KEYS, 700, direct(3), advice.better).run()
         assert again.counters["escaped_gradients"] == 0
+
+
+def test_an_update_that_opens_a_round_stands_for_no_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The UPDATEs of all rows are lost, and one without cells comes: rows are fetched, all of them.
+
+    `MemoryJob.run` looks at what workers find where they compute a step.
+    """
+    multicast = HotPath._multicast
+
+    def opening(self: HotPath, round_: int, _rows: Any, mask: Any, values: Any) -> None:
+        multicast(self, round_, np.zeros(1, np.int64), mask[:1] & False, values[:1] * 0)
+
+    monkeypatch.setattr(HotPath, "_multicast", opening)
+    pushes = random_pushes(2, 3, NUM_KEYS, 900, seed=10)
+    outcome = run_job(pushes, NUM_KEYS, 700, direct(2), F)
+    rows = -(-700 // LAYOUT.lanes)
+    assert [times.fetched_rows for times in outcome.times[0]] == [rows] * 3
 
 
 def test_a_flood_leaves_time_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
