@@ -223,6 +223,8 @@ def main() -> int:
             raise BadInput("keys, servers and turns must be 1 or more")
         if given.json is not None and not given.json.absolute().parent.is_dir():
             raise BadInput(f"--json {given.json}: its folder does not exist")
+        if given.json is not None and given.json.is_dir():
+            raise BadInput(f"--json {given.json} is a folder: name a file")
         record = run(given.keys, given.servers, given.turns)
     except LibraError as error:
         print(f"error: {error}", file=sys.stderr)

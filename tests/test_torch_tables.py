@@ -130,3 +130,21 @@ def test_a_dense_gradient_is_refused() -> None:
     given["a"].weight.grad = torch.zeros(4, 2)
     with pytest.raises(TableError, match="a is dense"):
         Tables(given).take_gradients()
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "words"),
+    [
+        ("nobody", [0], "no table 'nobody'; there are user"),
+        ("user", [0, 4], "row 4 of user: it has rows 0 to 3"),
+        ("user", [-1], "row -1 of user"),
+        ("user", [1.5], "whole numbers, not torch.float32"),
+        ("user", ["one"], "whole numbers"),
+    ],
+)
+def test_rows_that_are_none_are_refused(name: str, rows: list[Any], words: str) -> None:
+    """By name, before anything is asked of the server."""
+    tables = Tables({"user": nn.Embedding(4, 2, sparse=True)})
+    assert tables.rows("user", [[3, 0], [1, 1]]).tolist() == [3, 0, 1, 1]
+    with pytest.raises(TableError, match=words):
+        tables.rows(name, rows)

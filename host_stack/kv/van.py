@@ -6,6 +6,7 @@ import re
 import secrets
 import socket
 import threading
+import weakref
 from collections.abc import Sequence
 
 import zmq
@@ -76,6 +77,9 @@ class Van:
         self._wake_receiver.bind(_WAKE_ADDRESS)
         self._wake_sender = self._context.socket(zmq.PAIR)
         self._wake_sender.connect(_WAKE_ADDRESS)
+        self._sockets = [self.router, self._wake_receiver, self._wake_sender]
+        self._dropped = weakref.finalize(self, _drop, self._sockets, self._doorkeeper)
+        self._dropped.atexit = False
         self._poller = zmq.Poller()
         self._poller.register(self.router, zmq.POLLIN)
         self._poller.register(self._wake_receiver, zmq.POLLIN)
@@ -129,6 +133,9 @@ class Van:
         with self._lock:
             previous = self._dealers.get(peer)
             self._dealers[peer] = _Dealer(dealer)
+            self._sockets.append(dealer)
+            if previous is not None:
+                self._sockets.remove(previous.socket)
         if previous is not None:
             previous.close(self._config.linger_s)
 
@@ -232,12 +239,21 @@ class Van:
         # `destroy` closes what is left first: a socket that an exception (a signal's, say) kept
         # from being entered above would let `term` wait for ever.
         self._context.destroy(0)
+        self._dropped.detach()
 
 
 def _peer(identity: bytes) -> tuple[int | None, int]:
     """Node id in a ROUTER identity `ps<id>`, and zeros before it; None if it has no id yet."""
     match = _IDENTITY.fullmatch(identity)
     return (int(match[2]), len(match[1])) if match else (None, 0)
+
+
+def _drop(sockets: list["zmq.Socket[bytes]"], doorkeeper: Doorkeeper | None) -> None:
+    """Close what a node has left that nobody closed: its context would wait for them for ever."""
+    for each in sockets:
+        each.close(0)
+    if doorkeeper is not None:
+        doorkeeper.stop()
 
 
 def _unused_number() -> int:

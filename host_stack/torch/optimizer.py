@@ -13,6 +13,7 @@ from host_stack.errors import BadInput
 from host_stack.sharded import JobWorker
 from host_stack.stopwatch import RoundTimes
 from host_stack.torch.dense import DenseReducer, dense_parameters
+from host_stack.torch.errors import TableError
 from host_stack.torch.exchange import SparseExchange
 from host_stack.torch.tables import Tables, find_tables
 
@@ -97,8 +98,13 @@ class LibraOptimizer:
         """Say what the next batch looks up: for each table's name, any array of its rows.
 
         The next `step` brings these rows along. Others are still fetched when looked up.
+
+        Raises:
+            TableError: there is no such table, or one has no such rows.
         """
-        self._next = {name: _rows(given) for name, given in indices.items()}
+        if not isinstance(indices, Mapping):
+            raise TableError("tell of each table its rows: a mapping from names to rows")
+        self._next = {name: self.tables.rows(name, given) for name, given in indices.items()}
 
     def step(self) -> None:
         """Update all parameters from the gradients of all processes, and clear those of tables.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -91,6 +92,27 @@ class Tables:
 
     def __getitem__(self, name: str) -> Table:
         return self._tables[name]
+
+    def rows(self, name: str, indices: Any) -> IntArray:
+        """Indices of a look-up in a table, of any shape and device, as int64[n].
+
+        Raises:
+            TableError: there is no such table, or they are no rows of it.
+        """
+        if name not in self._tables:
+            raise TableError(f"no table {name!r}; there are {', '.join(self._tables)}")
+        rows = self._tables[name].rows
+        try:
+            given = torch.as_tensor(indices).detach().reshape(-1).cpu()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TableError(f"rows of {name} are whole numbers: {error}") from None
+        if given.is_floating_point() or given.is_complex() or given.dtype is torch.bool:
+            raise TableError(f"rows of {name} are whole numbers, not {given.dtype}")
+        if len(given) and not 0 <= int(given.min()) <= int(given.max()) < rows:
+            wrong = given[(given < 0) | (given >= rows)][0]
+            raise TableError(f"row {int(wrong)} of {name}: it has rows 0 to {rows - 1}")
+        found: IntArray = given.to(torch.int64).numpy()
+        return found
 
     def parameters(self) -> FloatArray:
         """The values of all tables as they are in the model: float32[num_keys], a copy."""
