@@ -272,3 +272,22 @@ def test_the_package_says_what_is_missing(tmp_path: Path) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert "pip install 'libra-ina[torch]'" in done.stdout
+
+
+def test_calls_out_of_order_are_refused() -> None:
+    """At once: the server would let them wait until something ends."""
+
+    def train(optimizer: LibraOptimizer, net: Net) -> None:
+        for early in (optimizer.step, optimizer.fetch_all, optimizer.end):
+            with pytest.raises(BadInput, match="call start"):
+                early()
+        for step in range(optimizer.start(), STEPS):
+            net(indices(step)).backward()
+            optimizer.step()
+        optimizer.end()
+        with pytest.raises(BadInput, match="has ended"):
+            optimizer.step()
+
+    job = TorchJob(train, hot=NUM_KEYS // 2)
+    job.rounds = None
+    job.run()

@@ -67,6 +67,7 @@ class LibraOptimizer:
         self._scale = 1.0 / dist.get_world_size(group)
         self._exchange = SparseExchange(worker, self.tables)
         self._next: Mapping[str, Any] | None = None
+        self._closed = "the job is not joined yet: call start() first"
         for table in self.tables:
             table.module.register_forward_pre_hook(self._look_up(table.name), with_kwargs=True)
 
@@ -85,6 +86,7 @@ class LibraOptimizer:
         """
         step = self._exchange.start()
         self._reducer.broadcast()
+        self._closed = ""
         return step
 
     def zero_grad(self) -> None:
@@ -112,9 +114,11 @@ class LibraOptimizer:
         Every process must call it, also with no gradient at all.
 
         Raises:
+            BadInput: before `start`, or after `end`.
             Rewound: the job goes on at an earlier step.
             PushFailed: nothing moves any more, and nobody says why.
         """
+        self._check_open()
         wanted, self._next = self._next, None
         self._reducer.reduce(self._scale)
         self.times = self._exchange.push(self._scale, wanted)
@@ -125,18 +129,25 @@ class LibraOptimizer:
         """Make all rows of the model current: call it before `model.state_dict()`.
 
         Raises:
-            Rewound, PushFailed: as `step`.
+            BadInput, Rewound, PushFailed: as `step`.
         """
+        self._check_open()
         self._exchange.fetch_all()
 
     def end(self) -> None:
         """Say that no step follows, and wait until no process has one left; the server ends then.
 
         Raises:
-            BadInput: no step was made.
+            BadInput: no step was made, or as `step`.
             Rewound, PushFailed: as `step`.
         """
+        self._check_open()
         self._exchange.end()
+        self._closed = "the training has ended: end() was called"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BadInput(self._closed)
 
     def state_dict(self) -> dict[str, Any]:
         """The step and the state of the dense optimiser.
