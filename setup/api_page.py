@@ -10,6 +10,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,6 +34,7 @@ promised of it. Arrays are numpy's; shapes are in brackets, seconds end in `_s`,
 """
 
 Definition = ast.ClassDef | ast.FunctionDef
+Assigned = ast.Assign | ast.AnnAssign
 
 
 def tree_of(module: str) -> ast.Module:
@@ -42,8 +44,8 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse(source.read_text())
 
 
-def definitions(module: str) -> Iterator[Definition]:
-    """The public classes and functions of a module, or those that a package lists in `__all__`."""
+def definitions(module: str) -> Iterator[Definition | Assigned]:
+    """The public classes and functions of a module, or all that a package lists in `__all__`."""
     tree = tree_of(module)
     own = {node.name: node for node in tree.body if isinstance(node, Definition)}
     listed = _all(tree)
@@ -59,8 +61,29 @@ def definitions(module: str) -> Iterator[Definition]:
     for name in listed:
         source, original = origin[name]
         for node in tree_of(source).body:
-            if isinstance(node, Definition) and node.name == original:
+            if isinstance(node, Definition | Assigned) and _name(node) == original:
                 yield node
+
+
+def _name(node: Definition | Assigned) -> str:
+    return _target(node) if isinstance(node, Assigned) else node.name
+
+
+def _target(node: Assigned) -> str:
+    """What is assigned to, as in the source."""
+    return ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+
+
+def _attributes(init: ast.FunctionDef) -> Iterator[str]:
+    """The attributes that a constructor sets, as far as a text behind them tells what they are."""
+    for node, behind in pairwise(init.body):
+        if not isinstance(node, Assigned) or not _target(node).startswith("self."):
+            continue
+        name = _target(node).removeprefix("self.")
+        text = getattr(getattr(behind, "value", None), "value", None)
+        is_text = isinstance(behind, ast.Expr) and isinstance(text, str)
+        if is_text and not name.startswith("_"):
+            yield f"- `{name}`: {' '.join(inspect.cleandoc(str(text)).split())}"
 
 
 def _all(tree: ast.Module) -> list[str] | None:
@@ -80,8 +103,11 @@ def signature(node: ast.FunctionDef, *, method: bool = False) -> str:
     return f"{node.name}({arguments}){returns}"
 
 
-def documented(node: Definition) -> Iterator[str]:
-    """The lines of a class or function."""
+def documented(node: Definition | Assigned) -> Iterator[str]:
+    """The lines of a class, function or constant."""
+    if isinstance(node, Assigned):
+        yield from (f"### `{ast.unparse(node)}`", "")
+        return
     if isinstance(node, ast.FunctionDef):
         yield from (f"### `{signature(node)}`", "")
         yield from _text(node)
@@ -92,6 +118,8 @@ def documented(node: Definition) -> Iterator[str]:
     for field in node.body:
         if isinstance(field, ast.AnnAssign) and not ast.unparse(field.target).startswith("_"):
             yield f"- `{ast.unparse(field)}`"
+        elif isinstance(field, ast.FunctionDef) and field.name == "__init__":
+            yield from _attributes(field)
     yield ""
     for member in node.body:
         if not isinstance(member, ast.FunctionDef):

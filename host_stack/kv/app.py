@@ -60,6 +60,7 @@ class SimpleApp:
     def __init__(self, node: "Node", app_id: int = 0, customer_id: int = 0) -> None:
         """Attach to a node, before or after its `start`."""
         self.node = node
+        """That it is attached to."""
         self.app_id = app_id
         self.customer_id = customer_id
         self._requests = RequestTable(node)

@@ -9,6 +9,7 @@ SCHEDULER_GROUP = 1
 SERVER_GROUP = 2
 WORKER_GROUP = 4
 ALL_GROUP = SCHEDULER_GROUP + SERVER_GROUP + WORKER_GROUP
+"""Groups are sums of those of roles: of barriers, and of receivers of simple requests."""
 FIRST_SERVER_ID = 8
 FIRST_WORKER_ID = 9
 

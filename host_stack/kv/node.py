@@ -48,7 +48,9 @@ class Node:
     def __init__(self, config: KVConfig, threaded: bool = True) -> None:
         """Make the node; nothing is bound or sent before `start`."""
         self.config = config
+        """As given."""
         self.stats = NodeStats()
+        """What was sent, received and refused, in counts."""
         self.condition = threading.Condition()
         self._van = Van(config, self.stats)
         self._control = ControlPlane(self)

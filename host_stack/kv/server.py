@@ -58,6 +58,7 @@ class KVServer(SimpleApp):
         """Attach to a node, before or after its `start`."""
         super().__init__(node, app_id, app_id)
         self.rejected: Counter[str] = Counter()
+        """Requests that were refused, by reason."""
         self._handle: RequestHandle | None = None
         self._keeps = node.config.keep_keys_bytes > 0
         self._kept = KeptKeys(node.config.keep_keys_bytes)

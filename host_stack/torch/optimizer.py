@@ -60,6 +60,7 @@ class LibraOptimizer:
         parameters = dense_parameters(model)
         _check_dense(parameters, dense)
         self.tables = Tables(find_tables(model), share_memory=share_memory)
+        """Of the model."""
         self.times = RoundTimes()
         """Seconds of the last step's phases, and how its keys travelled."""
         self._dense = dense

@@ -86,6 +86,7 @@ class Tables:
         if not 0 < first <= MAX_KEYS:
             raise TableError(f"the tables have {first} parameters; allowed are 1 to {MAX_KEYS}")
         self.num_keys = first
+        """Parameters of all tables: as many keys the job has."""
 
     def __iter__(self) -> Iterator[Table]:
         return iter(self._tables.values())
