@@ -63,7 +63,7 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         transition select(hdr.libra.op) {
             OP_LAP: parse_lap;
             OP_DRAIN: parse_drain;
-            OP_UPDATE: update;
+            OP_UPDATE: update_copy;
             default: other;
         }
     }
@@ -96,11 +96,12 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         packet.extract(hdr.libra);
         transition select(hdr.libra.version, hdr.libra.op, hdr.libra.flags, hdr.udp.length) {
             (LIBRA_VERSION, OP_GRAD, _, UDP_BYTES + LIBRA_BYTES + GRAD_BYTES): parse_grad;
-            (LIBRA_VERSION, OP_GRAD, _, _): bad_grad;
+            (_, OP_GRAD, _, _): bad_grad;
             (LIBRA_VERSION, OP_DRAIN, _, UDP_BYTES + LIBRA_BYTES + DRAIN_BYTES): parse_drain;
+            (LIBRA_VERSION, OP_DRAIN, _, _): bad_drain;
             (LIBRA_VERSION, OP_PROBE, 0 &&& FLAG_REPLY,
              UDP_BYTES + LIBRA_BYTES + PROBE_BYTES): parse_probe;
-            (LIBRA_VERSION, OP_UPDATE, _, _): update;
+            (_, OP_UPDATE, _, _): update;
             default: other;
         }
     }
@@ -116,6 +117,10 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         md.kind = KIND_UPDATE;
         transition accept;
     }
+    state update_copy {
+        md.kind = KIND_UPDATE_COPY;
+        transition accept;
+    }
     state parse_grad {
         md.kind = KIND_GRAD;
         md.aligns = 1;
@@ -123,10 +128,21 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         EACH_LANE(COPY_LANE)
         transition accept;
     }
+    /* In the place of a sequence number, the mask of second cells (include/partner.p4). */
     state parse_drain {
         packet.extract(hdr.drain);
-        md.kind = KIND_DRAIN;
         EACH_LANE(DRAIN_INDEX)
+        transition select(hdr.libra.seq[15:0]) {
+            0: drain;
+            default: bad_drain;
+        }
+    }
+    state drain {
+        md.kind = KIND_DRAIN;
+        transition accept;
+    }
+    state bad_drain {
+        md.kind = KIND_BAD_DRAIN;
         transition accept;
     }
     state parse_probe {
