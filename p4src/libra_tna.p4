@@ -136,17 +136,8 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
         ig_dprsr_md.drop_ctl = 1;
         md.reason = reason;
     }
-    /* Its source address belongs to another port: whose job it names does not matter. */
-    action forged() {
-        md.job_slot = 0;
-        refuse(REASON_FOREIGN);
-    }
-    action lose(reason_t reason) {
-        ig_dprsr_md.drop_ctl = 1;
-        md.lost = reason;
-    }
     @name("forward.no_route") action no_route() {
-        lose(REASON_NO_ROUTE);
+        ig_dprsr_md.drop_ctl = 1;
     }
     @name("forward.forward") action forward(port_t port, mac_addr_t next_hop, mac_addr_t own) {
         ig_tm_md.ucast_egress_port = port;
@@ -263,7 +254,6 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
                 md.wrong_server = 1;
             }
             md.next_tag = hdr.libra.tag + 1;
-            md.around_udp = hdr.ipv4.total_len - hdr.udp.length;
             if (hdr.libra.tag[0:0] == 1) {
                 bank();
             }
@@ -311,7 +301,7 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
 #endif
 
             if (md.strange != 0) {
-                forged();
+                refuse(REASON_FOREIGN);
             } else if (md.admitted == 1) {
                 if (md.fresh == 1) {
                     added();
@@ -329,24 +319,20 @@ control LibraIngress(inout ingress_headers_t hdr, inout ingress_metadata_t md,
                 pipes.apply();
             } else if (md.lap == LAP_MOVE) {
                 move();
-            } else if (md.kind == KIND_UPDATE_COPY) {
+            } else if (md.kind == KIND_UPDATE && md.recirculated == 1) {
                 ig_dprsr_md.drop_ctl = 1;
             } else {
                 if (md.lap == LAP_SEND) {
                     drained();
                 }
                 if (hdr.ipv4.ttl <= 1) {
-                    lose(REASON_TTL_EXPIRED);
+                    refuse(REASON_TTL_EXPIRED);
                 } else if (hdr.ipv4.dst[31:28] == 0xe) {
                     groups.apply();
                 } else {
                     routes.apply();
                 }
             }
-        }
-        /* The first reason stands, that of a DRAIN on all of its laps. */
-        if (md.reason == REASON_NONE && md.lap == LAP_NONE) {
-            md.reason = md.lost;
         }
         if (md.reason != REASON_NONE) {
             reasons.count((bit<16>)(md.job_slot ++ md.reason));

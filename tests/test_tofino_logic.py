@@ -119,13 +119,6 @@ def test_rounds_are_closed_in_every_pipe(tofino: TofinoUnderTest) -> None:
     assert (tofino.reasons()["stale"], tofino.reasons()["early"]) == (4, 4)
 
 
-def test_second_cells_are_refused(tofino: TofinoUnderTest) -> None:
-    """A row alone is read: no less is answered than what was asked for."""
-    assert tofino.drain(0, rows=2, second=1, mask=3) == []
-    assert tofino.drain(0, rows=2, second=1, mask=0) != []
-    assert (tofino.reasons()["malformed"], tofino.reasons()["drained"]) == (1, 2)
-
-
 def test_a_whole_job(tofino_chip: Chip) -> None:
     """Three workers in three pipes, the server in a fourth; packets are lost and doubled."""
     pushes = random_pushes(WORKERS, 2, NUM_KEYS, 600, seed=6, wild=0.01)

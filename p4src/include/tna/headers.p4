@@ -13,10 +13,6 @@ const kind_t KIND_UPDATE = 4;
 const kind_t KIND_BAD_GRAD = 5;        /* a GRAD of another length */
 const kind_t KIND_LIBRA = 6;           /* any other operation */
 const kind_t KIND_LAP = 7;             /* a DRAIN on its laps through this pipe */
-const kind_t KIND_BAD_DRAIN = 10;      /* a DRAIN of second cells, or of another length */
-const kind_t KIND_UPDATE_COPY = 12;    /* of an UPDATE that came in by another pipe */
-/* The highest bit tells apart two kinds of a DRAIN, or of an UPDATE. */
-const kind_t KIND_EITHER = 7;
 
 /* The operation of a DRAIN between its laps; only a recirculation port takes it for one. */
 const bit<4> OP_LAP = 15;
@@ -142,9 +138,7 @@ struct ingress_metadata_t {
     bit<1>      fresh;                 /* the window has not seen the packet before */
     lap_t       lap;
     reason_t    reason;
-    reason_t    lost;                  /* why it goes no further, if nothing was said before */
     port_t      strange;               /* not 0: the source address belongs to another port */
-    bit<16>     around_udp;            /* bytes of IPv4 that are not UDP's */
     bit<16>     row_mask;
     bit<16>     lower_base;            /* lowest row of the job, with its bank: a copy for each */
 #if ROW_PARTS == 3

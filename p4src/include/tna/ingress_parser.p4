@@ -63,7 +63,7 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         transition select(hdr.libra.op) {
             OP_LAP: parse_lap;
             OP_DRAIN: parse_drain;
-            OP_UPDATE: update_copy;
+            OP_UPDATE: update;
             default: other;
         }
     }
@@ -96,12 +96,11 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         packet.extract(hdr.libra);
         transition select(hdr.libra.version, hdr.libra.op, hdr.libra.flags, hdr.udp.length) {
             (LIBRA_VERSION, OP_GRAD, _, UDP_BYTES + LIBRA_BYTES + GRAD_BYTES): parse_grad;
-            (_, OP_GRAD, _, _): bad_grad;
+            (LIBRA_VERSION, OP_GRAD, _, _): bad_grad;
             (LIBRA_VERSION, OP_DRAIN, _, UDP_BYTES + LIBRA_BYTES + DRAIN_BYTES): parse_drain;
-            (LIBRA_VERSION, OP_DRAIN, _, _): bad_drain;
             (LIBRA_VERSION, OP_PROBE, 0 &&& FLAG_REPLY,
              UDP_BYTES + LIBRA_BYTES + PROBE_BYTES): parse_probe;
-            (_, OP_UPDATE, _, _): update;
+            (LIBRA_VERSION, OP_UPDATE, _, _): update;
             default: other;
         }
     }
@@ -117,10 +116,6 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         md.kind = KIND_UPDATE;
         transition accept;
     }
-    state update_copy {
-        md.kind = KIND_UPDATE_COPY;
-        transition accept;
-    }
     state parse_grad {
         md.kind = KIND_GRAD;
         md.aligns = 1;
@@ -128,21 +123,10 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_me
         EACH_LANE(COPY_LANE)
         transition accept;
     }
-    /* In the place of a sequence number, the mask of second cells (include/partner.p4). */
     state parse_drain {
         packet.extract(hdr.drain);
-        EACH_LANE(DRAIN_INDEX)
-        transition select(hdr.libra.seq[15:0]) {
-            0: drain;
-            default: bad_drain;
-        }
-    }
-    state drain {
         md.kind = KIND_DRAIN;
-        transition accept;
-    }
-    state bad_drain {
-        md.kind = KIND_BAD_DRAIN;
+        EACH_LANE(DRAIN_INDEX)
         transition accept;
     }
     state parse_probe {

@@ -40,14 +40,13 @@ control Open(inout ingress_metadata_t md) {
             md.kind: ternary;
             md.role: ternary;
             md.wrong_epoch: ternary;
-            md.around_udp: ternary;
         }
         actions = { look; close; NoAction; }
         size = 2;
         const default_action = NoAction();
         const entries = {
-            (KIND_GRAD, _, _, _): look();
-            (KIND_UPDATE &&& KIND_EITHER, ROLE_SERVER, 0, IPV4_BYTES): close();
+            (KIND_GRAD, _, _): look();
+            (KIND_UPDATE, ROLE_SERVER, 0): close();
         }
     }
 
