@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from controller.placing.pairs import pair_rows
+from controller.tables import Attachment, Membership
 from host_stack.commit import Aggregate, Commit
 from host_stack.connect import server_node, worker_node
 from host_stack.fixedpoint import FloatArray
@@ -97,6 +98,22 @@ def make_job(
         group=GROUP,
         scheduler=(SERVER, scheduler_port),
         timeouts_s=PATIENCE_S,
+    )
+
+
+def membership_of(job: Job, slot: int, attachment: Callable[[str], Attachment]) -> Membership:
+    """A job in memory as a switch is to hold it, with its hosts where `attachment` says."""
+    return Membership(
+        job=job.job,
+        epoch=job.epoch,
+        fraction_bits=job.fraction_bits,
+        slot=slot,
+        row_base=64,
+        rows=64,
+        workers=[attachment(worker) for worker in job.workers],
+        server=attachment(SERVER),
+        group=GROUP,
+        group_id=1,
     )
 
 

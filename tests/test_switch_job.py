@@ -15,7 +15,7 @@ import pytest
 from controller.artifacts import Artifact, program_with
 from controller.counters import read_reasons
 from controller.provision import ProvisionFailed, connected, provision_job, provision_network
-from controller.tables import Attachment, Forward, Local, Membership
+from controller.tables import Attachment, Forward, Local
 from controller.targets import find_target
 from host_stack.job import Job
 from host_stack.placement import Placement
@@ -30,6 +30,7 @@ from tests.job_in_memory import (
     MemoryJob,
     Outcome,
     addresses,
+    membership_of,
     ports,
     random_pushes,
     run_job,
@@ -78,18 +79,7 @@ async def _provision(address: str, job: Job, artifact: Artifact) -> None:
     async with connected(address, find_target("soft"), artifact, fresh=True) as switch:
         hosts = [attachment(host) for host in ports(WORKERS)]
         await provision_network(switch, Forward("02:00:00:00:00:fe", hosts), Local(SWITCH))
-        membership = Membership(
-            job=job.job,
-            epoch=job.epoch,
-            fraction_bits=job.fraction_bits,
-            slot=SLOT,
-            row_base=64,
-            rows=64,
-            workers=[attachment(worker) for worker in job.workers],
-            server=attachment(SERVER),
-            group=GROUP,
-            group_id=1,
-        )
+        membership = membership_of(job, SLOT, attachment)
         await provision_job(switch, membership, artifact)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.tables import Attachment, Membership
+from controller.tables import Attachment
 from controller.targets.ports import Chip
 from host_stack.fixedpoint import split_digits, to_fixed
 from host_stack.job import Job
@@ -17,10 +17,10 @@ from host_stack.wire import REASONS_PER_SLOT, DrainFormat, Reason
 from tests.job_in_memory import (
     GROUP,
     LAYOUT,
-    SERVER,
     SWITCH,
     MemoryJob,
     addresses,
+    membership_of,
     ports,
     random_pushes,
     two_cells,
@@ -129,18 +129,7 @@ def test_a_whole_job(tofino_chip: Chip) -> None:
         return Attachment(address, "02:00:00:00:00:01", places[ports(WORKERS)[address]])
 
     def make(job: Job, _placement: Placement) -> MemoryNetwork:
-        membership = Membership(
-            job=job.job,
-            epoch=job.epoch,
-            fraction_bits=job.fraction_bits,
-            slot=2,
-            row_base=64,
-            rows=64,
-            workers=[host(worker) for worker in job.workers],
-            server=host(SERVER),
-            group=GROUP,
-            group_id=1,
-        )
+        membership = membership_of(job, 2, host)
         model.install(membership, SWITCH)
         faults = Faults(loss=0.02, duplication=0.02, reordering=0.02, seed=4)
         cables = Cables(model, places)

@@ -26,8 +26,7 @@ class Suspicion:
 
     def patience_s(self, job: int, round_: int) -> float:
         """How long a job in a round may suspect the switch."""
-        known, times = self._in_vain.get(job, (round_, 0))
-        return min(MAX_PATIENCE_S, PATIENCE_S * 2**times) if known == round_ else PATIENCE_S
+        return min(MAX_PATIENCE_S, PATIENCE_S * 2.0 ** self._times_in_vain(job, round_))
 
     def has_stayed(self, job: int, round_: int, now: float) -> bool:
         """Note a suspicion of a job in a round, at a time in seconds; whether it is too old now.
@@ -39,11 +38,15 @@ class Suspicion:
         self._at = now
         if now - self._since < self.patience_s(job, round_):
             return False
-        known, times = self._in_vain.get(job, (round_, 0))
-        self._in_vain[job] = (round_, times + 1 if known == round_ else 1)
+        self._in_vain[job] = (round_, self._times_in_vain(job, round_) + 1)
         self._since = now
         return True
 
     def confirmed(self, now: float) -> None:
         """The switch does not hold what it should: it is loaded anew at once."""
         self._since = self._at = now
+
+    def _times_in_vain(self, job: int, round_: int) -> int:
+        """How often the switch was loaded anew for a job that is in the same round still."""
+        known, times = self._in_vain.get(job, (round_, 0))
+        return times if known == round_ else 0

@@ -15,7 +15,7 @@ from host_stack.stopwatch import RoundTimes
 from host_stack.torch.dense import DenseReducer, dense_parameters
 from host_stack.torch.errors import TableError
 from host_stack.torch.exchange import SparseExchange
-from host_stack.torch.tables import Tables, find_tables
+from host_stack.torch.tables import Tables, find_tables, flat_rows
 
 _STATE = {"step", "dense"}
 
@@ -182,14 +182,10 @@ class LibraOptimizer:
 
         def before(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
             del module
-            self._exchange.require({name: _rows(given[0] if given else named["input"])})
+            rows = flat_rows(given[0] if given else named["input"])
+            self._exchange.require({name: rows.numpy()})
 
         return before
-
-
-def _rows(indices: Any) -> Any:
-    """Indices of a look-up, of any shape and device, as int64[n]."""
-    return torch.as_tensor(indices).detach().reshape(-1).cpu().numpy()
 
 
 def _check_dense(parameters: list[nn.Parameter], dense: torch.optim.Optimizer | None) -> None:

@@ -104,7 +104,7 @@ class Tables:
             raise TableError(f"no table {name!r}; there are {', '.join(self._tables)}")
         rows = self._tables[name].rows
         try:
-            given = torch.as_tensor(indices).detach().reshape(-1).cpu()
+            given = flat_rows(indices)
         except (TypeError, ValueError, RuntimeError) as error:
             raise TableError(f"rows of {name} are whole numbers: {error}") from None
         if given.is_floating_point() or given.is_complex() or given.dtype is torch.bool:
@@ -192,6 +192,11 @@ class Tables:
 
     def _shares(self, table: Table) -> bool:
         return self._share_memory and table.module.weight.device.type == "cpu"
+
+
+def flat_rows(indices: Any) -> torch.Tensor:
+    """Indices of a look-up, of any shape and device, as they are: [n] on the CPU."""
+    return torch.as_tensor(indices).detach().reshape(-1).cpu()
 
 
 def _within(keys: IntArray, table: Table) -> slice:
