@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from host_stack.errors import BadInput
 
 FloatArray = NDArray[np.float32]
+"""float32[n] values or gradients."""
 IntArray = NDArray[np.int64]
+"""int64[n] rows or positions."""
 MaskArray = NDArray[np.bool_]
 
 DIGIT_BITS = 24

@@ -19,6 +19,7 @@ from host_stack.npz import reading_npz, require_schema, vector
 from host_stack.packing import Exchanges, Packing, nth_of_lane, spread
 
 Keys = NDArray[np.uint64]
+"""uint64[n] keys of a job."""
 SCHEMA_VERSION = 2
 MAX_FILE_BYTES = 1 << 26
 """Of a placement file, unpacked: the largest layout, full, and each of its rows in a pair."""

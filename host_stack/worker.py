@@ -42,6 +42,7 @@ MAX_STEP = 0xFFFFFFFF
 """In a STATUS: a step that was not pushed."""
 
 OnPushed = Callable[[int, int, Keys, FloatArray], None]
+"""Gets the tag, the step, uint64[n] keys and float32[n] gradients of every push."""
 
 
 class Worker:

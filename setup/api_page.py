@@ -25,6 +25,24 @@ PUBLIC = (
     "host_stack.errors",
 )
 """What versioning.md promises to keep."""
+NAMED = {
+    "host_stack.kv.message": ("Array", "KeyArray", "LenArray"),
+    "host_stack.placement": ("Keys",),
+    "host_stack.fixedpoint": ("FloatArray", "IntArray"),
+    "host_stack.kv.requests": ("Callback",),
+    "host_stack.kv.app": ("SimpleHandle",),
+    "host_stack.kv.server": ("RequestHandle",),
+    "host_stack.kv.curve": ("JobKey",),
+    "host_stack.kv.wire": ("NodeInfo",),
+    "host_stack.layout": ("Layout",),
+    "host_stack.job": ("DEFAULT_TIMEOUTS_S",),
+    "host_stack.sharded": ("JobWorker",),
+    "host_stack.stopwatch": ("RoundTimes",),
+    "host_stack.worker": ("OnPushed", "Worker"),
+}
+"""Types of other modules that signatures of the public ones name."""
+INTERNAL = ("App", "Message", "Meta", "Transport")
+"""Named by signatures too, and not promised."""
 
 HEAD = """# Python API
 
@@ -33,8 +51,17 @@ promised of it. Arrays are numpy's; shapes are in brackets, seconds end in `_s`,
 `_bytes`. All errors are `LibraError`s; those of bad input are `BadInput` too.
 """
 
+TYPES = f"""## Types that are named above
+
+Of other modules, which are not public otherwise. \
+{", ".join(f"`{name}`" for name in INTERNAL)} are what the parts of Libra talk with to each \
+other, and are not promised.
+"""
+
 Definition = ast.ClassDef | ast.FunctionDef
 Assigned = ast.Assign | ast.AnnAssign
+Told = tuple[Definition | Assigned, str]
+"""What is defined, and the text that tells of it."""
 
 
 def tree_of(module: str) -> ast.Module:
@@ -44,13 +71,13 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse(source.read_text())
 
 
-def definitions(module: str) -> Iterator[Definition | Assigned]:
+def definitions(module: str) -> Iterator[Told]:
     """The public classes and functions of a module, or all that a package lists in `__all__`."""
     tree = tree_of(module)
-    own = {node.name: node for node in tree.body if isinstance(node, Definition)}
     listed = _all(tree)
     if listed is None:
-        yield from (node for name, node in own.items() if not name.startswith("_"))
+        told = _told(tree)
+        yield from (told[name] for name in told if _is_public(told[name][0]))
         return
     origin = {
         alias.asname or alias.name: (str(node.module), alias.name)
@@ -60,9 +87,38 @@ def definitions(module: str) -> Iterator[Definition | Assigned]:
     }
     for name in listed:
         source, original = origin[name]
-        for node in tree_of(source).body:
-            if isinstance(node, Definition | Assigned) and _name(node) == original:
-                yield node
+        yield _told(tree_of(source))[original]
+
+
+def named() -> Iterator[Told]:
+    """The types that signatures name, of modules that are not public."""
+    for module, names in NAMED.items():
+        told = _told(tree_of(module))
+        yield from (told[name] for name in names)
+
+
+def _told(tree: ast.Module) -> dict[str, Told]:
+    """What a module defines or assigns at its top, by name, with what is said of it."""
+    return {
+        _name(node): (node, _text_behind(behind) if isinstance(node, Assigned) else _doc(node))
+        for node, behind in pairwise([*tree.body, ast.Pass()])
+        if isinstance(node, Definition | Assigned)
+    }
+
+
+def _is_public(node: Definition | Assigned) -> bool:
+    return isinstance(node, Definition) and not node.name.startswith("_")
+
+
+def _text_behind(node: ast.stmt) -> str:
+    """The text that stands alone behind an assignment, or nothing."""
+    text = getattr(getattr(node, "value", None), "value", None)
+    is_text = isinstance(node, ast.Expr) and isinstance(text, str)
+    return inspect.cleandoc(str(text)) if is_text else ""
+
+
+def _doc(node: Definition) -> str:
+    return inspect.cleandoc(ast.get_docstring(node) or "")
 
 
 def _name(node: Definition | Assigned) -> str:
@@ -80,10 +136,9 @@ def _attributes(init: ast.FunctionDef) -> Iterator[str]:
         if not isinstance(node, Assigned) or not _target(node).startswith("self."):
             continue
         name = _target(node).removeprefix("self.")
-        text = getattr(getattr(behind, "value", None), "value", None)
-        is_text = isinstance(behind, ast.Expr) and isinstance(text, str)
-        if is_text and not name.startswith("_"):
-            yield f"- `{name}`: {' '.join(inspect.cleandoc(str(text)).split())}"
+        text = _text_behind(behind)
+        if text and not name.startswith("_"):
+            yield f"- `{name}`: {' '.join(text.split())}"
 
 
 def _all(tree: ast.Module) -> list[str] | None:
@@ -103,20 +158,21 @@ def signature(node: ast.FunctionDef, *, method: bool = False) -> str:
     return f"{node.name}({arguments}){returns}"
 
 
-def documented(node: Definition | Assigned) -> Iterator[str]:
-    """The lines of a class, function or constant."""
+def documented(node: Definition | Assigned, text: str) -> Iterator[str]:
+    """The lines of a class, function or constant, of which `text` is said."""
     if isinstance(node, Assigned):
         yield from (f"### `{ast.unparse(node)}`", "")
+        yield from _block(text)
         return
     if isinstance(node, ast.FunctionDef):
         yield from (f"### `{signature(node)}`", "")
-        yield from _text(node)
+        yield from _block(text)
         return
     bases = ", ".join(map(ast.unparse, node.bases))
     yield from (f"### class `{node.name}`" + (f" ({bases})" if bases else ""), "")
-    yield from _text(node)
+    yield from _block(text)
     for field in node.body:
-        if isinstance(field, ast.AnnAssign) and not ast.unparse(field.target).startswith("_"):
+        if isinstance(field, ast.AnnAssign) and is_shown(field):
             yield f"- `{ast.unparse(field)}`"
         elif isinstance(field, ast.FunctionDef) and field.name == "__init__":
             yield from _attributes(field)
@@ -135,13 +191,18 @@ def documented(node: Definition | Assigned) -> Iterator[str]:
             yield from (f"#### `{member.name}`{returns and f' `{returns[2:]}`'}", "")
         else:
             yield from (f"#### `{signature(member, method=True)}`", "")
-        yield from _text(member)
+        yield from _block(_doc(member))
 
 
-def _text(node: Definition) -> Iterator[str]:
-    text = ast.get_docstring(node)
+def is_shown(field: ast.AnnAssign) -> bool:
+    """Whether a field is for users: neither its name nor its `repr` hides it."""
+    hidden = field.value is not None and "repr=False" in ast.unparse(field.value)
+    return not hidden and not ast.unparse(field.target).startswith("_")
+
+
+def _block(text: str) -> Iterator[str]:
     if text:
-        yield from ("```text", inspect.cleandoc(text), "```", "")
+        yield from ("```text", text, "```", "")
 
 
 def page() -> str:
@@ -150,10 +211,12 @@ def page() -> str:
     for module in PUBLIC:
         lines += [f"## {module}", ""]
         text = ast.get_docstring(tree_of(module))
-        if text:
-            lines += ["```text", text, "```", ""]
-        for node in definitions(module):
-            lines += documented(node)
+        lines += _block(inspect.cleandoc(text or ""))
+        for told in definitions(module):
+            lines += documented(*told)
+    lines += [TYPES]
+    for told in named():
+        lines += documented(*told)
     text = "\n".join(lines)
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")

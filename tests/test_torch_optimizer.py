@@ -172,6 +172,10 @@ def test_states_are_of_their_step() -> None:
             optimizer.load_state_dict(early)
         with pytest.raises(BadInput, match="of another optimiser"):
             optimizer.load_state_dict({"step": 1})
+        with pytest.raises(BadInput, match="saved of"):
+            optimizer.load_state_dict({**state, "shapes": [[2, 4], [1]]})
+        with pytest.raises(BadInput, match="refuses its state"):
+            optimizer.load_state_dict({**state, "dense": {**state["dense"], "param_groups": []}})
         with pytest.raises(TableError, match="rows 30 to 30; it has 0 to 29"):
             net(torch.tensor([ROWS]))
         train(optimizer, net, 1)
@@ -219,6 +223,18 @@ def test_a_dense_optimiser_has_the_dense_parameters(given: str | None) -> None:
     job = make_job(1, NUM_KEYS, F, 1)
     node = worker_node(job, "127.0.1.2")
     with pytest.raises(BadInput, match="dense_parameters"):
+        LibraOptimizer(net, Worker(job, 0, None, node), dense)
+    node.close()
+
+
+def test_a_model_without_values_is_refused() -> None:
+    """Its dense parameters are on the meta device."""
+    net = Net()
+    net.out.to("meta")
+    job = make_job(1, NUM_KEYS, F, 1)
+    node = worker_node(job, "127.0.1.2")
+    dense = torch.optim.SGD(dense_parameters(net), 0.1)
+    with pytest.raises(BadInput, match="to_empty"):
         LibraOptimizer(net, Worker(job, 0, None, node), dense)
     node.close()
 

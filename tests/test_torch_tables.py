@@ -108,6 +108,7 @@ def shared() -> dict[str, nn.Module]:
         ({"a": nn.Linear(2, 1)}, "allowed are nn.Embedding"),
         ({"a": nn.Embedding(2, 2)}, "sparse=True"),
         ({"a": nn.Embedding(2, 2, sparse=True, max_norm=1.0)}, "max_norm"),
+        ({"a": nn.Embedding(2, 2, sparse=True, device="meta")}, "to_empty"),
         ({"a": nn.Embedding(2, 2, sparse=True, dtype=torch.float64)}, "float32 only"),
         (shared(), "share one weight"),
     ],

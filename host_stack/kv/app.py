@@ -49,6 +49,7 @@ class SimpleResponse:
 
 
 SimpleHandle = Callable[[SimpleRequest, "SimpleApp"], None]
+"""Serves a request; answers it with `SimpleApp.response`."""
 
 
 class SimpleApp:

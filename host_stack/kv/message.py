@@ -11,8 +11,11 @@ from host_stack.kv.errors import KVUsageError, WireError
 from host_stack.kv.wire import Meta
 
 Array = NDArray[Any]
+"""Values of any type that ps-lite knows, of one dimension or more."""
 KeyArray = NDArray[np.uint64]
+"""uint64[n], sorted and unique where a request carries them."""
 LenArray = NDArray[np.int32]
+"""int32[n], how many values each key has."""
 
 KEY_DTYPE = np.dtype("<u8")
 LEN_DTYPE = np.dtype("<i4")

@@ -17,6 +17,7 @@ FIRST_MAX = 1 << 30
 """Timestamps are of 32 bits, with a sign."""
 
 Callback = Callable[[], None]
+"""Runs when a request is complete."""
 Answer = Callable[[Message], Any]
 Finish = Callable[[dict[int, Any]], Any]
 

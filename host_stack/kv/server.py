@@ -42,6 +42,7 @@ class KVMeta:
 
 
 RequestHandle = Callable[[KVMeta, KVPairs, "KVServer"], None]
+"""Serves a request; answers it, once, with `KVServer.response` or `KVServer.refuse`."""
 
 
 class KVServer(SimpleApp):

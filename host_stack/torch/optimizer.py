@@ -17,7 +17,7 @@ from host_stack.torch.errors import TableError
 from host_stack.torch.exchange import SparseExchange
 from host_stack.torch.tables import Tables, find_tables, flat_rows
 
-_STATE = {"step", "dense"}
+_STATE = {"step", "dense", "shapes"}
 
 
 class LibraOptimizer:
@@ -156,18 +156,16 @@ class LibraOptimizer:
         The state of the tables' optimiser is the server's, in its checkpoints.
         """
         dense = None if self._dense is None else self._dense.state_dict()
-        return {"step": self._exchange.step, "dense": dense}
+        return {"step": self._exchange.step, "dense": dense, "shapes": self._shapes()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up a state, after `start`.
+        """Take up a state, after `start`; nothing is changed where one is refused.
 
         Raises:
-            BadInput: it is none of `state_dict`, or not of the step at which the job is.
+            BadInput: it is none of `state_dict`, of other dense parameters, or not of the step at
+                which the job is.
         """
-        if set(state) != _STATE or (state["dense"] is None) != (self._dense is None):
-            raise BadInput(
-                f"a state with {', '.join(map(str, state))}: this is of another optimiser"
-            )
+        self._check_state(state)
         if state["step"] != self._exchange.step:
             raise BadInput(
                 f"the state was saved at step {state['step']}, the job is at "
@@ -175,7 +173,27 @@ class LibraOptimizer:
                 "checkpoint of the state's step"
             )
         if self._dense is not None:
-            self._dense.load_state_dict(state["dense"])
+            try:
+                self._dense.load_state_dict(state["dense"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise BadInput(f"the dense optimiser refuses its state: {error}") from error
+
+    def _check_state(self, state: Mapping[str, Any]) -> None:
+        """Refuse what is no state of this optimiser."""
+        if set(state) != _STATE or (state["dense"] is None) != (self._dense is None):
+            raise BadInput(
+                f"a state with {', '.join(map(str, state))}: this is of another optimiser"
+            )
+        if state["shapes"] != (shapes := self._shapes()):
+            raise BadInput(
+                f"the state is of dense parameters of shapes {state['shapes']!s:.200}, the model "
+                f"has {shapes!s:.200}: load the state into the model that it was saved of"
+            )
+
+    def _shapes(self) -> list[list[int]]:
+        """The shapes of the dense parameters, in the order of their optimiser."""
+        groups = [] if self._dense is None else self._dense.param_groups
+        return [list(parameter.shape) for group in groups for parameter in group["params"]]
 
     def _look_up(self, name: str) -> Any:
         """What runs before the forward pass of a table: its rows are made current."""
@@ -189,6 +207,11 @@ class LibraOptimizer:
 
 
 def _check_dense(parameters: list[nn.Parameter], dense: torch.optim.Optimizer | None) -> None:
+    if any(parameter.is_meta for parameter in parameters):
+        raise BadInput(
+            "the dense parameters are on the meta device, without values: give them some with "
+            "model.to_empty(device=…) and what sets them, before the optimisers are made"
+        )
     groups = [] if dense is None else dense.param_groups
     given = {id(parameter) for group in groups for parameter in group["params"]}
     wanted = {id(parameter) for parameter in parameters}

@@ -70,7 +70,8 @@ class Tables:
 
         Raises:
             TableError: one is no sparse float32 embedding, has `max_norm` (which changes weights
-                outside of the optimiser) or shares its weight with another, or there are none.
+                outside of the optimiser), is on the meta device or shares its weight with
+                another, or there are none.
         """
         self._share_memory = share_memory
         self._tables: dict[str, Table] = {}
@@ -212,5 +213,9 @@ def _check(name: str, module: nn.Module) -> None:
         raise TableError(f"{name} makes dense gradients: create it with sparse=True")
     if module.max_norm is not None:
         raise TableError(f"{name} has max_norm, which the server does not know: leave it out")
+    if module.weight.is_meta:
+        raise TableError(
+            f"{name} is on the meta device, without values: call model.to_empty(device=…) first"
+        )
     if module.weight.dtype != torch.float32:
         raise TableError(f"{name} holds {module.weight.dtype}; the switch adds float32 only")
