@@ -1,14 +1,14 @@
-"""What a server asks of the controller and tells it, no more often than is of use."""
+"""What a server asks of the controller and tells it, no more often than is of use.
+
+Without a controller it is the server's own incarnations that are asked. Who is asked logs it.
+"""
 
 from __future__ import annotations
 
-import logging
 import time
 
 from host_stack.incarnation import Incarnation, Incarnations
 from host_stack.standing import Standing
-
-_LOG = logging.getLogger(__name__)
 
 REPEAT_S = 1.0
 """How soon a request of one kind to the controller is repeated."""
@@ -28,13 +28,11 @@ class Appeals:
     def renew(self, reason: str, seen: Incarnation, round_: int) -> None:
         """Ask for another incarnation, unless that was asked just now."""
         if self._may_ask("renew"):
-            _LOG.info("the controller is asked for another epoch: %s", reason)
             self._incarnations.renew(reason, seen, round_)
 
     def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
         """Ask for a look at the switch, unless that was asked just now."""
         if self._may_ask("suspect"):
-            _LOG.warning("the controller is asked to look at the switch: %s", reason)
             self._incarnations.suspect(reason, seen, round_)
 
     @property

@@ -57,6 +57,16 @@ class HotKVWorker:
         self._next = 0
         self._here: Keys = NOTHING
         self._failure: LibraError | None = None
+        self._has_ended = False
+
+    @property
+    def node(self) -> Node:
+        """The ps-lite node, as that of `KVWorker`: for `barrier`, `rank` and the like.
+
+        Of a job with several servers it is that of the first range of keys; all workers of the
+        job meet at its barriers. It receives in the calling thread.
+        """
+        return self._stepping.worker.shards[0].node
 
     def start(self) -> int:
         """Join the job; return the step to begin with.
@@ -127,15 +137,19 @@ class HotKVWorker:
         """Carry out what is left, and wait until no worker of the job has a step left.
 
         A worker that has pushed nothing makes an empty step, so that the others go on without it.
+        Nothing can be asked for afterwards; a second call does nothing.
 
         Raises:
             Rewound, PushFailed: as `wait`.
         """
-        if self._next:
-            self.wait(self._next - 1)
+        if self._has_ended:
+            return
+        while self._queue:
+            self._advance()
         if not self._stepping.step:
             self._stepping.push(NOTHING, np.zeros(0, np.float32), NOTHING)
         self._stepping.end()
+        self._has_ended = True
 
     def _enter(
         self,
@@ -147,6 +161,8 @@ class HotKVWorker:
     ) -> int:
         if self._failure is not None:
             raise self._failure
+        if self._has_ended:
+            raise KVUsageError("this worker has ended: push and pull before `end`")
         check_keys(keys)
         num_keys = len(self._stepping.worker.parameters)
         if keys.size and keys[-1] >= num_keys:
@@ -219,10 +235,12 @@ def kv_worker(environ: Mapping[str, str] | None = None) -> Iterator[KVWorker | H
     """The started worker that the environment describes; in the end it waits for all others.
 
     With LIBRA_JOB, the path of a job.json, it is the worker of that job with the address
-    DMLC_NODE_HOST; without it, a plain one that the `DMLC_*` variables describe.
+    DMLC_NODE_HOST; without it, a plain one that the `DMLC_*` variables describe. LIBRA_MULTICAST=0
+    is for several workers of a job on one host that has an address for each (see `connected`).
 
     Raises:
-        BadInput: a variable is missing, or the job has no such worker.
+        BadInput: a variable is missing or has no such value, the job has no such worker, or
+            another one has the UDP port.
         PushFailed: the job's server does not answer.
     """
     env = os.environ if environ is None else environ
@@ -237,12 +255,22 @@ def kv_worker(environ: Mapping[str, str] | None = None) -> Iterator[KVWorker | H
         finally:
             node.close()
         return
+    multicast = _switched("LIBRA_MULTICAST", env)
     job = Shards.load(Path(env["LIBRA_JOB"]))
-    with connected(job, job.rank_of(env.get("DMLC_NODE_HOST", ""))) as connection:
+    rank = job.rank_of(env.get("DMLC_NODE_HOST", ""))
+    with connected(job, rank, multicast=multicast) as connection:
         worker = HotKVWorker(connection.worker)
         worker.start()
         yield worker
         worker.end()
+
+
+def _switched(name: str, environ: Mapping[str, str]) -> bool:
+    """Whether a variable is 1, as it is where it is not set."""
+    text = environ.get(name) or "1"
+    if text not in ("0", "1"):
+        raise BadInput(f"{name} = {text!r:.40}: allowed are 0 and 1")
+    return text == "1"
 
 
 def _values(keys: KeyArray, vals: Array, lens: LenArray | None) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from host_stack.layout import MAX_EPOCH
 from host_stack.standing import Standing
 from host_stack.wake import Wake
 from host_stack.writing import put_in_place, writing
+
+_LOG = logging.getLogger(__name__)
 
 
 class EpochFile:
@@ -85,7 +88,7 @@ class OwnIncarnations:
 
     def renew(self, reason: str, seen: Incarnation, round_: int) -> None:
         """Make the next epoch."""
-        del reason
+        _LOG.info("another epoch begins: %s", reason)
         new = Incarnation(
             next_epoch(seen.epoch), round_, seen.fraction_bits, seen.version, seen.placement
         )

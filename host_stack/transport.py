@@ -43,6 +43,16 @@ PASSING_ERRORS = frozenset(
 )
 """Queues that are full, and answers to earlier datagrams: retransmission deals with them."""
 
+_HINTS = {
+    errno.EADDRINUSE: (
+        "; another process of a job has it: give each a host or network namespace of its own, or "
+        "each worker an address of its own and no multicast (LIBRA_MULTICAST=0, or "
+        "connected(…, multicast=False))"
+    ),
+    errno.EADDRNOTAVAIL: "; no interface of this host has this address: is the job file right?",
+}
+"""What to do where a port cannot be opened."""
+
 _MMSGHDR = np.dtype(
     {
         "names": ["name", "name_len", "iov", "iov_len", "control", "control_len", "flags", "len"],
@@ -139,7 +149,8 @@ def open_udp(
         sock.setblocking(False)
     except OSError as error:
         sock.close()
-        raise BadInput(f"cannot open UDP port {port} at {address}: {error.strerror}") from error
+        why = f"{error.strerror}{_HINTS.get(error.errno or 0, '')}"
+        raise BadInput(f"cannot open UDP port {port} at {address}: {why}") from error
     return sock
 
 

@@ -84,15 +84,15 @@ class Worker:
         self._uncommitted = Uncommitted()
         self._round = 0
         self._committed = 0
-        self._in_switch = np.zeros(0, np.bool_)
         self._codec = Codec(job.layout)
+        self.node = node
+        """That it is attached to."""
         self._kv = KVWorker(node)
         self._dialogue = Dialogue(job, node, self._kv, transport, self.counters)
         self._replica = Replica(job, self._codec, self._kv, self._dialogue, parameters)
         window, take = job.layout.window, self._dialogue.take
         self.hot = HotPush(transport, ipv4(job.server), window, on_other=take)
-        empty = np.zeros(0, np.int64)
-        nothing = Placement(empty.astype(np.uint64), empty, empty, job.layout)
+        nothing = Placement.empty(job.layout)
         self._take_over(Incarnation(job.epoch, 0, job.fraction_bits, 0, nothing))
 
     @property

@@ -56,6 +56,21 @@ def test_the_cpp_library_takes_turns_with_ours(tmp_path: Path) -> None:
     check(path, [1000], beside=True)
 
 
+def test_help_tells_units_and_defaults() -> None:
+    """Of what is measured, and of each option."""
+    done = subprocess.run(
+        [sys.executable, str(BENCH), "--help"], capture_output=True, text=True, check=True
+    )
+    told = " ".join(done.stdout.split())
+    for words in (
+        "until it is answered, in milliseconds (in FILE in seconds)",
+        "a float32 each, in all (default: 100000 1000000 10000000)",
+        "processes that share them (default: 1 2 4)",
+        "one more goes before (default: 9)",
+    ):
+        assert words in told
+
+
 @pytest.mark.parametrize(
     ("options", "variables", "words"),
     [

@@ -19,7 +19,16 @@ from host_stack.errors import BadInput, PushFailed
 from host_stack.hot_kv import HotKVWorker, kv_worker
 from host_stack.incarnation import Incarnation
 from host_stack.job import Job
-from host_stack.kv import KVConfig, KVRefused, KVServer, KVUsageError, KVWorker, Node, Role
+from host_stack.kv import (
+    WORKER_GROUP,
+    KVConfig,
+    KVRefused,
+    KVServer,
+    KVUsageError,
+    KVWorker,
+    Node,
+    Role,
+)
 from host_stack.placement import Placement
 from host_stack.stopwatch import RoundTimes
 from host_stack.worker import NOTHING, Worker
@@ -134,6 +143,42 @@ def test_workers_may_make_different_numbers_of_steps() -> None:
     job.run()
     assert called == [0, 1, 2, 3]
     assert job.outcome.parameters[[0, 1, 2, 40, 59]].tolist() == [5, 6, 1, 6, 1]
+
+
+def test_a_worker_that_has_ended_takes_no_more() -> None:
+    """It is refused at once, and another end does nothing; what was pulled before is there."""
+
+    def program(worker: HotKVWorker | KVWorker) -> None:
+        assert isinstance(worker, HotKVWorker)
+        pull = worker.push_pull(KEYS, ONES)
+        worker.end()
+        assert worker.wait(pull).vals.tolist() == [1] * 4
+        for ask in (
+            lambda: worker.push(KEYS, ONES),
+            lambda: worker.pull(KEYS),
+            lambda: worker.push_pull(KEYS, ONES),
+        ):
+            with pytest.raises(KVUsageError, match="this worker has ended"):
+                ask()
+
+    job = KVJob([program], 30)
+    job.run()
+    assert job.outcome.parameters[KEYS.astype(int)].tolist() == [1] * 4
+    assert len(job.commits) == 1
+
+
+def test_workers_meet_at_barriers_of_their_nodes() -> None:
+    """As those of ps-lite: `node` is the one that the job's worker has."""
+    ranks: list[int] = []
+
+    def program(worker: HotKVWorker | KVWorker) -> None:
+        worker.wait(worker.push(KEYS, ONES))
+        ranks.append(worker.node.rank)
+        worker.node.barrier(WORKER_GROUP)
+        assert sorted(ranks) == [0, 1]
+        assert worker.wait(worker.pull(KEYS)).vals.tolist() == [2] * 4
+
+    KVJob([program, program], 30).run()
 
 
 def test_plain_workers_take_the_cold_path_for_all_keys() -> None:
@@ -352,6 +397,16 @@ def test_a_job_file_that_never_ends_is_refused() -> None:
     """So is any other that is no regular file."""
     environ = {"LIBRA_JOB": "/dev/zero", "DMLC_NODE_HOST": "192.0.2.9"}
     words = "/dev/zero is not a job file: it is no regular file"
+    with pytest.raises(BadInput, match=words), kv_worker(environ):
+        pass
+
+
+@pytest.mark.parametrize("text", ["2", "no"])
+def test_multicast_is_on_or_off(tmp_path: Path, text: str) -> None:
+    """Another value is refused, by the name of the variable."""
+    make_job(1, NUM_KEYS, F, 9).save(tmp_path / "job.json")
+    environ = {"LIBRA_JOB": str(tmp_path / "job.json"), "LIBRA_MULTICAST": text}
+    words = f"LIBRA_MULTICAST = '{text}': allowed are 0 and 1"
     with pytest.raises(BadInput, match=words), kv_worker(environ):
         pass
 

@@ -1,5 +1,6 @@
 """Configuration from code and environment."""
 
+import numpy as np
 import pytest
 
 from host_stack.kv.config import KVConfig, address_of_interface, address_towards, resolve
@@ -103,6 +104,44 @@ def test_bad_limits_are_refused(changes: dict[str, float]) -> None:
     """Every wait has an end and every queue a bound."""
     with pytest.raises(KVConfigError, match=next(iter(changes))):
         KVConfig(Role.WORKER, "127.0.0.1", 8000, 1, 1, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"role": 2},
+        {"root_host": None},
+        {"node_host": 7},
+        {"root_port": "8000"},
+        {"root_port": True},
+        {"node_port": 1.0},
+        {"num_workers": 1.0},
+        {"num_servers": True},
+        {"customers": None},
+        {"queue_messages": 10.5},
+        {"keep_keys_bytes": "1"},
+        {"start_timeout_s": "5"},
+        {"linger_s": True},
+        {"heartbeat_interval_s": None},
+        {"local": 1},
+        {"keep_memory": "no"},
+        {"key": b"secret"},
+    ],
+)
+def test_other_types_are_refused(changes: dict[str, object]) -> None:
+    """By name, before anything is made of them."""
+    ((name, value),) = changes.items()
+    given = {"role": Role.WORKER, "root_host": "127.0.0.1", "root_port": 8000}
+    given |= {"num_workers": 1, "num_servers": 1} | changes
+    with pytest.raises(KVConfigError) as refused:
+        KVConfig(**given)  # type: ignore[arg-type]
+    assert str(refused.value).startswith(f"{name} = {value!r} must be ")
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """Counts often come from arrays; seconds may be whole."""
+    config = KVConfig(Role.WORKER, "127.0.0.1", 8000, np.int64(2), 1, linger_s=np.float32(1))  # type: ignore[arg-type]
+    assert (config.num_workers, config.linger_s) == (2, 1.0)
 
 
 def test_addresses_are_found_without_sending() -> None:

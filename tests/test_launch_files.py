@@ -267,6 +267,16 @@ def test_a_job_that_cannot_be_described_is_refused(
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("keys", ["0", "-1", "99999999999999999999"])
+def test_a_job_has_keys(tmp_path: Path, keys: str) -> None:
+    """How many there may be is said, in the words of the option, before names are resolved."""
+    make = ["workloads.make_job", str(tmp_path / "job.json"), "--keys", keys]
+    done = run_module(*make, "--server", "no such host", "--workers", "127.0.0.2")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: --keys {keys}: the parameters in all tables, 1 to ")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("keys", "servers", "workers", "words"),
     [

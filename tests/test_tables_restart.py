@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from controller.jobapi.channel import ControllerAddress
+from controller.jobapi.client import JobIncarnations
+from host_stack.appeals import Appeals
 from host_stack.checkpoint import save_checkpoint
 from host_stack.connect import connected
 from host_stack.errors import BadInput
@@ -132,6 +137,30 @@ def test_no_two_processes_share_an_epoch(tmp_path: Path) -> None:
     assert OwnIncarnations(epochs).begin(7) == 1
     epochs.remove()
     assert OwnIncarnations(epochs).begin(7) == 7
+
+
+def test_who_is_asked_for_another_epoch_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No controller is spoken of where there is none."""
+    caplog.set_level(logging.INFO)
+    seen = Incarnation(7, 0, 40, 1, Placement.empty(LAYOUT))
+    own = Appeals(OwnIncarnations(EpochFile(tmp_path / "epoch.json")))
+    own.renew("worker 1 has begun anew", seen, 3)
+    own.suspect("row 2 does not answer", seen, 3)
+    assert [each.getMessage() for each in caplog.records] == [
+        "another epoch begins: worker 1 has begun anew",
+        "another epoch begins: row 2 does not answer",
+    ]
+    caplog.clear()
+    address = ControllerAddress.parse(f"unix:{tmp_path}/nobody", None)
+    with closing(JobIncarnations(address, 1)) as client:
+        asking = Appeals(client)
+        asking.renew("worker 1 has begun anew", seen, 3)
+        asking.suspect("row 2 does not answer", seen, 3)
+    told = [each.getMessage() for each in caplog.records]
+    assert "the controller is asked for another epoch: worker 1 has begun anew" in told
+    assert "the controller is asked to look at the switch: row 2 does not answer" in told
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"epoch": 0}', '{"epoch": true}'])

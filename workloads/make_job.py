@@ -17,6 +17,7 @@ from host_stack.errors import BadInput
 from host_stack.job import Job
 from host_stack.kv.config import resolve
 from host_stack.kv.errors import KVConfigError
+from host_stack.layout import MAX_KEYS
 from host_stack.shards import Shards, shard_sizes
 from host_stack.transport import ipv4
 from workloads.training import run_role
@@ -36,7 +37,14 @@ def await_address(name: str, deadline: float) -> str:
 
 
 def make(given: argparse.Namespace) -> Shards:
-    """The job of some options; its shards count on from its number and its group."""
+    """The job of some options; its shards count on from its number and its group.
+
+    Raises `BadInput` for what no job can have, `KVConfigError` for a host that has no address.
+    """
+    if not 0 < given.keys <= MAX_KEYS:
+        raise BadInput(
+            f"--keys {given.keys}: the parameters in all tables, 1 to {MAX_KEYS}, are needed"
+        )
     deadline = time.monotonic() + given.wait_s
     workers = tuple(await_address(worker, deadline) for worker in given.workers)
     servers = [await_address(server, deadline) for server in given.server]

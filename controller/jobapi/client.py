@@ -77,10 +77,12 @@ class JobIncarnations:
 
     def renew(self, reason: str, seen: Incarnation, round_: int) -> None:
         """Ask for an incarnation after `seen`."""
+        LOGGER.info("the controller is asked for another epoch: %s", reason)
         self._call("renew", self._stub.Renew, job_pb2.RenewRequest, reason, seen, round_)
 
     def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
         """Ask the controller to look at the switch."""
+        LOGGER.warning("the controller is asked to look at the switch: %s", reason)
         self._call("suspect", self._stub.Suspect, job_pb2.SuspectRequest, reason, seen, round_)
 
     def report(self, standing: Standing) -> None:

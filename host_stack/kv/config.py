@@ -5,6 +5,8 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
 from host_stack.kv.curve import JobKey
 from host_stack.kv.errors import KVConfigError
@@ -17,6 +19,21 @@ MAX_KEEP_KEYS_MIB = 1 << 20
 _LARGEST = 10**9 - 1
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
 
+_NEEDED_S = ("start_timeout_s", "wait_timeout_s", "barrier_timeout_s", "send_timeout_s")
+_OPTIONAL_S = ("linger_s", "heartbeat_interval_s", "heartbeat_timeout_s", "resend_timeout_s")
+_COUNTS = ("num_workers", "num_servers", "customers", "queue_messages")
+_SIZES = ("max_frame_bytes", "keep_keys_bytes")
+_TYPES: tuple[tuple[tuple[str, ...], Any, str], ...] = (
+    (("role",), Role, "a Role"),
+    (("root_host",), str, "a text"),
+    (("node_host",), str | None, "a text or None"),
+    (("root_port", "node_port", *_COUNTS, *_SIZES), Integral, "a whole number"),
+    ((*_NEEDED_S, *_OPTIONAL_S), Real, "a number of seconds"),
+    (("local", "keep_memory"), bool, "True or False"),
+    (("key",), JobKey | None, "a JobKey or None"),
+)
+"""Names of fields, their type, and that type in words."""
+
 
 @dataclass(frozen=True, slots=True)
 class KVConfig:
@@ -24,7 +41,7 @@ class KVConfig:
 
     `root_port` 0 lets a scheduler choose a free port; `node_port` 0 does so for the others.
     `node_host` is the address that peers connect to; None takes that of the route to the
-    scheduler. Raises KVConfigError where a value is out of range.
+    scheduler. Raises KVConfigError where a value is out of range or of another type.
 
     `customers` threads of a program register as so many nodes of one process (ps-lite's several
     customers): they count among `num_workers`, and share one id. `heartbeat_interval_s` and
@@ -62,6 +79,7 @@ class KVConfig:
 
     def __post_init__(self) -> None:
         """Check every value that could come from a user."""
+        _check_types(self)
         for name in ("num_workers", "num_servers"):
             _check_range(name, getattr(self, name), 1, MAX_PER_ROLE)
         _check_range("root_port", self.root_port, 0 if self.role is Role.SCHEDULER else 1, MAX_PORT)
@@ -69,11 +87,10 @@ class KVConfig:
         _check_range("max_frame_bytes", self.max_frame_bytes, 1 << 10, 1 << 40)
         _check_range("queue_messages", self.queue_messages, 1, 1 << 20)
         _check_range("keep_keys_bytes", self.keep_keys_bytes, 0, MAX_KEEP_KEYS_MIB << 20)
-        for name in ("start", "wait", "barrier", "send"):
-            if not 0 < getattr(self, f"{name}_timeout_s") < float("inf"):
-                value = getattr(self, f"{name}_timeout_s")
-                raise KVConfigError(f"{name}_timeout_s = {value} must be positive and finite")
-        for name in ("linger_s", "heartbeat_interval_s", "heartbeat_timeout_s", "resend_timeout_s"):
+        for name in _NEEDED_S:
+            if not 0 < getattr(self, name) < float("inf"):
+                raise KVConfigError(f"{name} = {getattr(self, name)} must be positive and finite")
+        for name in _OPTIONAL_S:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise KVConfigError(f"{name} = {getattr(self, name)} must be finite, 0 or more")
         _check_range("customers", self.customers, 1, self.num_workers)
@@ -115,6 +132,16 @@ class KVConfig:
             keep_memory=_number_or(env, "LIBRA_KEEP_MEMORY", 1) != 0,
             keep_keys_bytes=keep_keys_mib << 20,
         )
+
+
+def _check_types(config: KVConfig) -> None:
+    """Refuse what is of another type: "8000" is no port, True no number and 2.0 no count."""
+    for names, allowed, what in _TYPES:
+        for name in names:
+            value = getattr(config, name)
+            is_truth = isinstance(value, bool) and allowed is not bool
+            if not isinstance(value, allowed) or is_truth:
+                raise KVConfigError(f"{name} = {value!r:.40} must be {what}")
 
 
 def _check_range(name: str, value: int, low: int, high: int) -> None:

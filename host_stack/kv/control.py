@@ -128,7 +128,8 @@ class ControlPlane:
         return (
             f"after {limit_s:g} s no roster has come from the scheduler at {config.root_host}:"
             f"{config.root_port}: is it running, and have all {config.num_workers} workers and "
-            f"{config.num_servers} servers been started?"
+            f"{config.num_servers} servers been started, and not one more? Its log says whom it "
+            "has refused"
         )
 
     def _on_add_node(self, message: Message, control: Control) -> None:
