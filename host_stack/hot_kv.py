@@ -162,7 +162,7 @@ class HotKVWorker:
         if self._failure is not None:
             raise self._failure
         if self._has_ended:
-            raise KVUsageError("this worker has ended: push and pull before `end`")
+            raise KVUsageError("this worker has ended: push and pull before end()")
         check_keys(keys)
         num_keys = len(self._stepping.worker.parameters)
         if keys.size and keys[-1] >= num_keys:

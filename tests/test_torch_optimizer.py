@@ -307,3 +307,56 @@ def test_calls_out_of_order_are_refused() -> None:
     job = TorchJob(train, hot=NUM_KEYS // 2)
     job.rounds = None
     job.run()
+
+
+class Tied(Net):
+    """Its table's weight is that of a line too, or its table has two names."""
+
+    def __init__(self, *, line: bool) -> None:
+        super().__init__()
+        if line:
+            self.out = nn.Linear(DIM, ROWS, bias=False)
+            self.out.weight = self.rows.weight
+        else:
+            self.again = self.rows
+
+
+def optimizer_of(net: nn.Module) -> LibraOptimizer:
+    """That of a job with as many keys as the tables of `Net`; it is not joined."""
+    job = make_job(1, NUM_KEYS, F, 9)
+    worker = Worker(job, 0, None, worker_node(job, job.workers[0]))  # type: ignore[arg-type]
+    dense = dense_parameters(net)
+    return LibraOptimizer(net, worker, torch.optim.SGD(dense, 0.1) if dense else None)
+
+
+def test_a_weight_with_two_uses_is_refused() -> None:
+    """Both are named before anything is trained; a table that two names mean is one table."""
+    with pytest.raises(TableError, match=r"rows\.weight and out\.weight share one weight"):
+        optimizer_of(Tied(line=True))
+    assert [table.name for table in optimizer_of(Tied(line=False)).tables] == ["rows"]
+
+
+def test_a_model_without_sparse_embeddings_is_refused() -> None:
+    """With what to do about it."""
+    net = Net()
+    net.rows = nn.Embedding(ROWS, DIM)
+    with pytest.raises(TableError, match="created with sparse=True"):
+        optimizer_of(net)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_no_number_passes_as_in_pytorch(bad: float) -> None:
+    """NaN and Inf escape the switch to the server: their rows alone become so, hot or cold."""
+    rows = torch.tensor([1, ROWS - 1])  # one of them is hot
+
+    def train(optimizer: LibraOptimizer, net: Net) -> None:
+        for _ in range(optimizer.start(), STEPS):
+            (net.rows(rows) * torch.tensor([[bad], [bad]])).sum().backward()
+            optimizer.step()
+
+    job = TorchJob(train, hot=NUM_KEYS // 2)
+    job.run()
+    found = job.outcome.parameters.reshape(ROWS, DIM)
+    np.testing.assert_array_equal(found[rows.numpy()], np.full((2, DIM), bad, np.float32))
+    assert np.isfinite(np.delete(found, rows.numpy(), axis=0)).all()
+    assert job.outcome.counters["escaped_gradients"] == 2 * DIM * STEPS

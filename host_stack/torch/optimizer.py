@@ -15,7 +15,7 @@ from host_stack.stopwatch import RoundTimes
 from host_stack.torch.dense import DenseReducer, dense_parameters
 from host_stack.torch.errors import TableError
 from host_stack.torch.exchange import SparseExchange
-from host_stack.torch.tables import Tables, find_tables, flat_rows
+from host_stack.torch.tables import Tables, check_unshared, find_tables, flat_rows
 
 _STATE = {"step", "dense", "shapes"}
 
@@ -55,12 +55,14 @@ class LibraOptimizer:
 
         Raises:
             BadInput: `dense` has not exactly the parameters that are in no table.
-            TableError: a table that a job cannot take.
+            TableError: there is no table, or one that a job cannot take, as one whose weight is
+                used by another module too.
         """
-        parameters = dense_parameters(model)
-        _check_dense(parameters, dense)
         self.tables = Tables(find_tables(model), share_memory=share_memory)
         """Of the model."""
+        _check_apart(model, self.tables)
+        parameters = dense_parameters(model)
+        _check_dense(parameters, dense)
         self.times = RoundTimes()
         """Seconds of the last step's phases, and how its keys travelled."""
         self._dense = dense
@@ -204,6 +206,17 @@ class LibraOptimizer:
             self._exchange.require({name: rows.numpy()})
 
         return before
+
+
+def _check_apart(model: nn.Module, tables: Tables) -> None:
+    """Refuse a table's weight that is another module's too: it would have a dense gradient."""
+    own = {id(table.module.weight) for table in tables}
+    check_unshared(
+        (f"{where}.{name}", weight)
+        for where, module in model.named_modules()
+        for name, weight in module.named_parameters(recurse=False)
+        if id(weight) in own
+    )
 
 
 def _check_dense(parameters: list[nn.Parameter], dense: torch.optim.Optimizer | None) -> None:

@@ -6,7 +6,7 @@ consecutive keys from b + r·d (section 1 of the design).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,18 @@ def find_tables(model: nn.Module) -> dict[str, nn.Module]:
     }
 
 
+def check_unshared(weights: Iterable[tuple[str, nn.Parameter]]) -> None:
+    """Raise `TableError` where two names, of tables or of their weights, stand for one weight."""
+    names: dict[int, str] = {}
+    for name, weight in weights:
+        other = names.setdefault(id(weight), name)
+        if other != name:
+            raise TableError(
+                f"{other} and {name} share one weight: a table of a job belongs to one embedding; "
+                "look up in that one wherever it is needed, or give each its own weight"
+            )
+
+
 class Tables:
     """The tables of a job, and where their values live.
 
@@ -81,9 +93,12 @@ class Tables:
             rows, dim = module.weight.shape
             self._tables[name] = table = Table(name, module, first, rows, dim)
             first = table.end
-        weights = {id(table.module.weight) for table in self}
-        if len(weights) != len(self._tables):
-            raise TableError("two embeddings share one weight; give the job one of them")
+        if not self._tables:
+            raise TableError(
+                "there are no tables: those of a job are nn.Embedding and nn.EmbeddingBag that "
+                "are created with sparse=True"
+            )
+        check_unshared((table.name, table.module.weight) for table in self)
         if not 0 < first <= MAX_KEYS:
             raise TableError(f"the tables have {first} parameters; allowed are 1 to {MAX_KEYS}")
         self.num_keys = first
@@ -168,7 +183,10 @@ class Tables:
                 continue
             table.module.weight.grad = None
             if not gradient.is_sparse:
-                raise TableError(f"the gradient of {table.name} is dense: use it with sparse=True")
+                raise TableError(
+                    f"the gradient of {table.name} is dense: its weight may only be looked up, by "
+                    "an embedding with sparse=True"
+                )
             gradient = gradient.coalesce()
             keys.append(table.keys(gradient.indices()[0].cpu().numpy()))
             values.append((gradient.values() * scale).cpu().numpy().ravel())
