@@ -19,11 +19,15 @@ class Members:
     duplicates.
     """
 
-    def __init__(self, addresses: Sequence[str], node: Node, *, is_resumed: bool) -> None:
-        """Of workers at `addresses`, by rank; a resumed job takes all processes for new ones."""
+    def __init__(self, addresses: Sequence[str], node: Node, resumed: Sequence[int] | None) -> None:
+        """Of workers at `addresses`, by rank; `resumed`, by rank, are steps that are committed.
+
+        A resumed job takes all processes for new ones.
+        """
         self._addresses = addresses
         self._node = node
-        self._processes = dict.fromkeys(range(len(addresses)), 0) if is_resumed else {}
+        self._processes = {} if resumed is None else dict.fromkeys(range(len(addresses)), 0)
+        self._trained = {rank for rank, steps in enumerate(resumed or ()) if steps}
         self.rejoining: dict[int, SimpleRequest] = {}
         """JOINs that wait for another epoch, by rank."""
 
@@ -46,8 +50,8 @@ class Members:
         return self._ranks.get(node_id, NO_RANK)
 
     def has_joined(self, rank: int) -> bool:
-        """Whether a process of a rank has joined this process of the server."""
-        return bool(self._processes.get(rank))
+        """Whether a process of a rank has joined this process of the server, or one before it."""
+        return bool(self._processes.get(rank)) or rank in self._trained
 
     def is_settled(self, rank: int, process: int) -> bool:
         """Whether a process has its rank: it is the first one, or needs no other epoch now."""

@@ -40,6 +40,12 @@ class PlainPushes:
         self._optimizer.apply(self._parameters, keys, pairs.vals.astype(np.float32))
         self._touched.append(keys)
 
+    def forget(self, rank: int) -> bool:
+        """Let rounds wait for a rank in the next epoch; returns whether they do not now."""
+        pushed = rank in self.ranks
+        self.ranks.discard(rank)
+        return pushed
+
     def with_touched(self, keys: KeyIndex) -> KeyIndex:
         """The keys of a round (int64[n], ascending), and those that changed since the last call."""
         touched, self._touched = self._touched, []

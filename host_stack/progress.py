@@ -182,11 +182,11 @@ class Progress:
         return going
 
     def due_in_s(self, now: float) -> float:
-        """Seconds until time closes the lowest generation; infinite if it does not."""
-        close_s = self._consistency.close_s
-        if close_s is None:
+        """Seconds until time closes the lowest generation; infinite if it does not, or has."""
+        close_s, entry = self._consistency.close_s, self._open[self.round]
+        if close_s is None or entry.closing:
             return math.inf
-        return max(0.0, self._open[self.round].first_at + close_s - now)
+        return max(0.0, entry.first_at + close_s - now)
 
     def _close_what_is_due(self, now: float) -> None:
         entry, rule = self._open[self.round], self._consistency

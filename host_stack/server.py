@@ -109,7 +109,7 @@ class Server:
         self._appeals = Appeals(incarnations)
         self._hot_stats = HotStats()
         self._change_is_due = self._is_changing = self._is_over = False
-        self._members = Members(job.workers, node, is_resumed=resumed is not None)
+        self._members = Members(job.workers, node, resumed)
         self._tally = Tally()
         self._phases = Phases()
         self._waiting: dict[int, _Waiting] = {}
@@ -209,7 +209,8 @@ class Server:
             self._change_is_due = True
 
     def _move(self, incarnation: Incarnation) -> None:
-        self._change_is_due = self._is_changing = False
+        # News of a placement that waits for the epoch behind this one comes with it, not by itself.
+        self._change_is_due, self._is_changing = incarnation.planned, False
         self.counters["incarnations"] += 1
         waiting = {rank: each.request for rank, each in self._waiting.items()}
         waiting |= self._members.rejoining
@@ -291,9 +292,11 @@ class Server:
     def _on_join(self, rank: int, process: int, request: SimpleRequest) -> None:
         """Let a worker's process in, or let it wait for another epoch (see `Members`).
 
-        When all rounds are committed it pushes nothing, and is told so.
+        One whose rank has pushed without a tag waits too: rounds wait for it from there on. When
+        all rounds are committed it pushes nothing, and is told so.
         """
-        if self._members.is_settled(rank, process) or self._is_over:
+        is_in_rounds = not self._plain.forget(rank)
+        if (self._members.is_settled(rank, process) and is_in_rounds) or self._is_over:
             self._answer_moved(rank, request)
         else:
             self.counters["rejoined"] += self._members.hold(rank, process, request)

@@ -40,15 +40,14 @@ class MemoryController:
         return self._wake.fileno()
 
     def news(self) -> Incarnation | None:
-        """The newest incarnation, once, and once that another placement waits."""
+        """The newest incarnation, once; that a placement waits comes with it, or by itself."""
         self._wake.clear()
-        if self._is_announced:
-            self._is_announced = False
-            return replace(self.incarnation, planned=True)
-        if self._seen == self.incarnation.epoch:
-            return None
+        is_new = self._seen != self.incarnation.epoch
+        is_announced, self._is_announced = self._is_announced, False
         self._seen = self.incarnation.epoch
-        return self.incarnation
+        if not is_new and not is_announced:
+            return None
+        return replace(self.incarnation, planned=is_announced)
 
     def suspect(self, reason: str, seen: Incarnation, round_: int) -> None:
         """Set the switch up again if it is dead."""

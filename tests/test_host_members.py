@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from host_stack.members import NO_RANK, Members
 REQUEST = cast(SimpleRequest, object())
 
 
-def members(*, is_resumed: bool = False) -> Members:
+def members(resumed: Sequence[int] | None = None) -> Members:
     """Of two workers, in a roster with the server and a stranger."""
     roster: list[Any] = [
         SimpleNamespace(id=8, hostname="10.0.0.1"),
@@ -23,7 +24,7 @@ def members(*, is_resumed: bool = False) -> Members:
         SimpleNamespace(id=13, hostname="10.0.0.9"),
     ]
     node = cast(Node, SimpleNamespace(roster=roster))
-    return Members(["10.0.0.2", "10.0.0.3"], node, is_resumed=is_resumed)
+    return Members(["10.0.0.2", "10.0.0.3"], node, resumed)
 
 
 @pytest.mark.parametrize(("node", "rank"), [(11, 0), (9, 1), (8, NO_RANK), (13, NO_RANK)])
@@ -58,7 +59,8 @@ def test_another_process_waits_for_another_epoch() -> None:
 
 def test_a_resumed_job_takes_every_process_for_a_new_one() -> None:
     """The server before this one knew others, perhaps."""
-    found = members(is_resumed=True)
+    found = members(resumed=[3, 0])
+    assert found.has_joined(0)  # a process of its
     assert not found.has_joined(1)
     assert not found.is_settled(1, 77)
     assert found.hold(1, 77, REQUEST)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -59,6 +61,19 @@ def test_count_and_time_close() -> None:
         progress.complete(1, 0, 0, 6.0, final=False)
         assert progress.release(6.0) == [1]
         assert progress.can_commit
+
+
+def test_time_is_waited_for_until_it_closes() -> None:
+    """Not while a slow worker keeps a generation from its commit: that would be a busy wait."""
+    progress = Progress(2, Consistency(None, close_s=5.0), 0, [0, 0])
+    assert progress.due_in_s(0.0) == math.inf
+    progress.complete(0, 0, 0, 1.0, final=False)
+    assert progress.release(1.0) == [0]
+    assert progress.due_in_s(2.0) == 4.0
+    assert progress.due_in_s(7.0) == 0.0
+    assert progress.release(7.0) == []
+    assert not progress.can_commit
+    assert progress.due_in_s(7.0) == math.inf
 
 
 def test_steps_come_in_order() -> None:

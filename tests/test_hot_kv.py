@@ -197,6 +197,34 @@ def test_plain_workers_take_the_cold_path_for_all_keys() -> None:
     assert seen == sorted(seen)
 
 
+def test_rounds_wait_for_a_plain_worker_that_joins() -> None:
+    """From its JOIN on, in an epoch of its own; what it pushed before stays."""
+
+    class Joins(KVJob):
+        def _plain(self, rank: int) -> bool:
+            address = self.job.workers[rank]
+            node = worker_node(self.job, address)
+            worker = Worker(self.job, rank, self.network.transport(address), node)
+            node.start()
+            first = KVWorker(node, customer_id=1)
+            first.wait(first.push(KEYS, ONES))
+            hot = HotKVWorker(worker)
+            assert hot.start() == 0
+            for _ in range(3):
+                hot.wait(hot.push(KEYS, ONES))
+            hot.end()
+            node.finalize()
+            return True
+
+    def program(worker: HotKVWorker | KVWorker) -> None:
+        for _ in range(3):
+            worker.wait(worker.push(KEYS, ONES))
+
+    job = Joins([program, None], 30)
+    job.run()
+    assert job.outcome.parameters[KEYS.astype(int)].tolist() == [7] * 4
+
+
 @pytest.fixture(scope="module")
 def plain_worker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A worker of the C++ library, compiled."""

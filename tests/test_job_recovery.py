@@ -118,6 +118,23 @@ def test_the_hot_set_changes_between_rounds() -> None:
     assert [commit.epoch for commit in job.commits] == [1, 1, 1, 1, 2, 2]
 
 
+def test_a_placement_that_is_told_of_with_an_epoch_begins() -> None:
+    """An epoch, and a placement for the one behind it, come as one item of news."""
+    job = job_of(seed=27)
+    hotter = heat_based(np.arange(300, 1500, dtype=np.uint64), job.job.layout)
+
+    def change(commit: Commit) -> None:
+        if commit.round == 2 and job.controller.incarnation.epoch == 1:
+            job.controller.move(3)
+            job.controller.plan(placement=hotter, version=2)
+
+    job.after_commit(change)
+    outcome = job.run()
+    assert outcome.parameters.tobytes() == expected(job.pushes).tobytes()
+    assert job.controller.incarnation.version == 2
+    assert [commit.epoch for commit in job.commits] == [1, 1, 1, 2, 3, 3]
+
+
 @pytest.mark.parametrize("planned", [True, False])
 @pytest.mark.parametrize("calls", [None, 9])
 def test_keys_that_become_hot_are_fetched(planned: bool, calls: int | None) -> None:
