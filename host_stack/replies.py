@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from host_stack.control import Answer, Kind, Known, Request, bitmap_of
 from host_stack.fixedpoint import IntArray
 from host_stack.incarnation import Incarnation
+from host_stack.kv.app import SimpleRequest
 from host_stack.layout import make_tag
 from host_stack.progress import Progress
 
 KEPT_ROUNDS = 8
 """Committed rounds of which the changed rows are kept, for workers that are behind."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A worker's request, and what it says."""
+
+    request: SimpleRequest
+    message: Request
 
 
 class Replies:

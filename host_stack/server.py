@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import zmq
@@ -31,7 +31,7 @@ from host_stack.members import NO_RANK, Members
 from host_stack.plain import PlainPushes, is_plain
 from host_stack.progress import BSP, Consistency, Progress
 from host_stack.pulls import Pulls
-from host_stack.replies import Replies
+from host_stack.replies import Asking, Replies
 from host_stack.standing import Tally
 from host_stack.stopwatch import Phases, Stopwatch
 from host_stack.transport import Transport
@@ -44,14 +44,6 @@ TURN_BATCHES = 16
 
 SUSPECT_S = 0.5
 """After so long without an answer to a drain the controller is asked to look at the switch."""
-
-
-@dataclass(frozen=True)
-class _Waiting:
-    """A worker that has completed a step and was not told to go on."""
-
-    request: SimpleRequest
-    message: Request
 
 
 class _Abandoned(Exception):
@@ -112,7 +104,8 @@ class Server:
         self._members = Members(job.workers, node, resumed)
         self._tally = Tally()
         self._phases = Phases()
-        self._waiting: dict[int, _Waiting] = {}
+        # Workers that have completed a step and were not told to go on.
+        self._waiting: dict[int, Asking] = {}
         self._plain = PlainPushes(parameters, optimizer)
         self._kv = KVServer(node)
         self._pulls = Pulls(self._kv, parameters)
@@ -283,7 +276,7 @@ class Server:
             if head is Head.JOIN:
                 self._on_join(rank, message.tag, request)
             elif epoch == self._incarnation.epoch:
-                self._on_current(rank, round_, head, _Waiting(request, message))
+                self._on_current(rank, round_, head, Asking(request, message))
             else:
                 self._answer_moved(rank, request)
         except (ValueError, BadInput):
@@ -301,7 +294,7 @@ class Server:
         else:
             self.counters["rejoined"] += self._members.hold(rank, process, request)
 
-    def _on_current(self, rank: int, round_: int, head: Head, asking: _Waiting) -> None:
+    def _on_current(self, rank: int, round_: int, head: Head, asking: Asking) -> None:
         """DONE, STATUS or STALLED of this epoch."""
         message, progress = asking.message, self._progress
         complete = message.step < progress.steps[rank]
@@ -332,7 +325,7 @@ class Server:
         for rank in self._progress.release(time.monotonic()):
             self._answer_go(rank, self._waiting.pop(rank))
 
-    def _answer_go(self, rank: int, asking: _Waiting) -> None:
+    def _answer_go(self, rank: int, asking: Asking) -> None:
         self._kv.simple_response(asking.request, self._replies.go(rank, asking.message))
 
     def _answer_moved(self, rank: int, request: SimpleRequest) -> None:

@@ -14,10 +14,10 @@ from host_stack.errors import ServersApart
 from host_stack.hot_kv import HotKVWorker
 from host_stack.sharded import ShardedWorker
 from host_stack.worker import Worker
+from tests.hot_kv_job import KEYS, OTHERS, alternating
 from tests.job_in_memory import Push, Record, random_pushes
 from tests.memory_network import Crashed, Faults
 from tests.shards_in_memory import ShardsInMemory, server_of
-from tests.test_hot_kv import KEYS, OTHERS, alternating
 from tests.test_job import NUM_KEYS, expected
 
 

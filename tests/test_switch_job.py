@@ -22,6 +22,7 @@ from host_stack.placement import Placement
 from host_stack.wire import DrainFormat, Op
 from softswitch.dataplane import DataPlane
 from softswitch.p4runtime.server import P4RuntimeServer
+from tests.hot_kv_job import KVJob, alternating
 from tests.job_in_memory import (
     GROUP,
     LAYOUT,
@@ -37,7 +38,6 @@ from tests.job_in_memory import (
     two_cells,
 )
 from tests.memory_network import Faults, MemoryNetwork
-from tests.test_hot_kv import KVJob, alternating
 from tests.test_job import NUM_KEYS, F, expected
 
 pytestmark = [
