@@ -17,7 +17,7 @@ from host_stack.aggregator import SoftwareAggregator
 from host_stack.codec import HEADER, Bytes, Codec, Records, overlay, version_op
 from host_stack.fixedpoint import IntArray, MaskArray, to_fixed
 from host_stack.job import Job
-from host_stack.layout import MAX_ROUND, ROUND_BITS
+from host_stack.layout import ROUND_BITS, TAG_ROUNDS
 from host_stack.placement import Placement
 from host_stack.sequence import SequenceWindow
 from host_stack.transport import Received, Transport, ipv4
@@ -36,11 +36,13 @@ class Fallback:
         codec: Codec,
         counters: Counter[str] | None = None,
         *,
+        first_round: int = 0,
         on_switch: bool = False,
     ) -> None:
         """Serve one epoch of a job; `aggregator_of` gives that of an open round.
 
-        Counts are added to `counters`. `on_switch`: switches sum in this epoch.
+        Counts are added to `counters`. `first_round` is that of the epoch. `on_switch`: switches
+        sum in it.
         """
         self._job = job
         self._placement = placement
@@ -49,6 +51,7 @@ class Fallback:
         self._codec = codec
         self._key_of = placement.keys.astype(np.int64)
         self._addresses = np.array([ipv4(a) for a in job.workers], np.uint32)
+        self._rounds_before = first_round - first_round % TAG_ROUNDS
         self._seen = SequenceWindow(len(job.workers), job.layout.window)
         self._on_switch = on_switch
         self.counters: Counter[str] = Counter() if counters is None else counters
@@ -66,7 +69,7 @@ class Fallback:
         tags = records["header"]["tag"][at].astype(np.int64)
         mine = tags >> ROUND_BITS == self._job.epoch
         self._count("wrong_epoch", int((~mine).sum()))
-        at, ahead = at[mine], (tags[mine] & MAX_ROUND) - round_
+        at, ahead = at[mine], tags[mine] % TAG_ROUNDS + self._rounds_before - round_
         self._count("early", int((ahead > 1).sum()))
         unopened = self._are_unopened(records, at, ahead)
         self._count("unopened", int(unopened.sum()))

@@ -19,7 +19,7 @@ from host_stack.fallback import Fallback
 from host_stack.fixedpoint import FloatArray, IntArray, MaskArray
 from host_stack.incarnation import Incarnation
 from host_stack.job import Job
-from host_stack.layout import SERVER_RANK, make_tag
+from host_stack.layout import SERVER_RANK, TAG_ROUNDS, make_tag
 from host_stack.placement import SecondCells
 from host_stack.transport import Received, Transport, ipv4, send_all
 from host_stack.wire import Op
@@ -84,6 +84,7 @@ class HotPath:
             transport,
             self._codec,
             stats.fallback,
+            first_round=incarnation.round,
             on_switch=incarnation.on_switch,
         )
         self._opened_at = -math.inf
@@ -147,8 +148,11 @@ class HotPath:
         return rows
 
     def close(self, round_: int) -> None:
-        """Tell the switch, by an UPDATE without cells, that `round_` takes no more GRADs."""
-        if len(self._placement) and round_ >= 0:
+        """Tell the switch, by an UPDATE without cells, that `round_` takes no more GRADs.
+
+        Of a round before the first one of an epoch there is no need.
+        """
+        if len(self._placement) and (round_ + 1) % TAG_ROUNDS:
             mask = np.zeros((1, self._job.layout.lanes), np.bool_)
             self._multicast(round_, np.zeros(1, np.int64), mask, mask.astype(np.float32))
 

@@ -22,7 +22,13 @@ MAX_KEYS = 1 << 28
 
 ROUND_BITS = 20
 EPOCH_BITS = 12
-MAX_ROUND = (1 << ROUND_BITS) - 1
+TAG_ROUNDS = 1 << ROUND_BITS
+"""A tag has the lower bits of a round. All rounds of an epoch have the same upper ones: another
+epoch begins with each round that is a multiple of this."""
+
+MAX_ROUND = (1 << 31) - 1
+"""A pull names the round that it waits for as a signed 32-bit number."""
+
 MAX_EPOCH = (1 << EPOCH_BITS) - 1
 BITMAP_LANES = (8, 16, 32, 64)
 """The bitmap of a packet is one word."""
@@ -93,17 +99,17 @@ class Layout:
 
 
 def make_tag(epoch: int, round_: int) -> int:
-    """The 32-bit tag: epoch (12) then round (20)."""
+    """The 32-bit tag: epoch (12), then the lower bits of the round (20)."""
     if not 0 < epoch <= MAX_EPOCH:
         raise BadInput(f"epoch {epoch}: allowed are 1 to {MAX_EPOCH}")
     if not 0 <= round_ <= MAX_ROUND:
         raise BadInput(f"round {round_}: allowed are 0 to {MAX_ROUND}")
-    return epoch << ROUND_BITS | round_
+    return epoch << ROUND_BITS | round_ % TAG_ROUNDS
 
 
-def split_tag(tag: int) -> tuple[int, int]:
-    """(epoch, round) of a tag."""
-    return tag >> ROUND_BITS, tag & MAX_ROUND
+def split_tag(tag: int, first: int = 0) -> tuple[int, int]:
+    """(epoch, round) of a tag; `first` is any round of that epoch."""
+    return tag >> ROUND_BITS, first - first % TAG_ROUNDS + tag % TAG_ROUNDS
 
 
 def as_cmd(tag: int) -> int:

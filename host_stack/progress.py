@@ -15,6 +15,7 @@ from typing import Any
 
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import MAX_CONTRIBUTIONS
+from host_stack.layout import TAG_ROUNDS
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,8 @@ class Progress:
             return self.has_ended
         if bound is not None and self._ahead(rank) > bound:
             return False
-        for generation in range(max(self._target[rank], self.round), self.round + 2):
+        last = min(self.round + 1, self.round | TAG_ROUNDS - 1)  # of this epoch
+        for generation in range(max(self._target[rank], self.round), last + 1):
             entry = self._open[generation]
             if not entry.closing and entry.steps[rank] < self._quota:
                 self._target[rank] = generation

@@ -26,7 +26,7 @@ from host_stack.kv.app import SimpleApp, SimpleRequest
 from host_stack.kv.message import KVPairs
 from host_stack.kv.node import Node
 from host_stack.kv.server import KVMeta, KVServer
-from host_stack.layout import split_tag
+from host_stack.layout import TAG_ROUNDS, split_tag
 from host_stack.members import NO_RANK, Members
 from host_stack.plain import PlainPushes, is_plain
 from host_stack.progress import BSP, Consistency, Progress
@@ -172,7 +172,7 @@ class Server:
 
     def _round_of(self, tag: int) -> int | None:
         """The open round that a tag names, None for any other tag."""
-        epoch, round_ = split_tag(tag)
+        epoch, round_ = split_tag(tag, self._incarnation.round)
         is_open = epoch == self._incarnation.epoch and round_ in self._gathering
         return round_ if is_open else None
 
@@ -272,7 +272,7 @@ class Server:
             head = Head(request.head)
             if rank == NO_RANK:
                 raise BadInput(f"node {request.sender} is no worker of the job")
-            epoch, round_ = split_tag(message.tag)
+            epoch, round_ = split_tag(message.tag, self._incarnation.round)
             if head is Head.JOIN:
                 self._on_join(rank, message.tag, request)
             elif epoch == self._incarnation.epoch:
@@ -318,9 +318,9 @@ class Server:
             self._kv.simple_response(asking.request, self._replies.stay(rank, message, known))
 
     def _release(self) -> None:
-        """Let those go on who may; nobody while the placement changes."""
+        """Let those go on who may; nobody while another incarnation is to begin."""
         if self._is_changing:
-            self._renew("another placement")
+            self._renew("another placement" if self._change_is_due else "its tags are used up")
             return
         for rank in self._progress.release(time.monotonic()):
             self._answer_go(rank, self._waiting.pop(rank))
@@ -379,11 +379,11 @@ class Server:
             self._report()
 
     def _close(self, changed: IntArray) -> None:
-        """Go to the next round, in another incarnation if a placement waits for that."""
+        """Go to the next round, in another incarnation if a placement waits or tags are used up."""
         self._progress.commit()
         self._tally.commit(self._gathering.close(self.round - 1))
         self._replies.commit(changed)
-        self._is_changing = self._change_is_due
+        self._is_changing = self._change_is_due or self.round % TAG_ROUNDS == 0
 
     def _while_draining(self, stalled_s: float) -> None:
         """Called by a drain that waits: raises `_Abandoned` when the round moves."""

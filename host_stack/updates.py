@@ -8,7 +8,7 @@ from host_stack.codec import Codec, Records, overlay, version_op
 from host_stack.fixedpoint import FloatArray, IntArray, MaskArray
 from host_stack.incarnation import Incarnation
 from host_stack.job import Job
-from host_stack.layout import MAX_ROUND, ROUND_BITS
+from host_stack.layout import ROUND_BITS, TAG_ROUNDS
 from host_stack.transport import Received, ipv4
 from host_stack.wire import Op
 
@@ -29,6 +29,7 @@ class Updates:
         self._server = ipv4(job.server)
         self._codec = codec
         self._epoch = incarnation.epoch
+        self._rounds_before = incarnation.round - incarnation.round % TAG_ROUNDS
         self._placement = incarnation.placement
         self._parameters = parameters
         self._hot_keys = self._placement.keys.astype(np.int64)
@@ -66,7 +67,7 @@ class Updates:
         """Store the values of the UPDATEs in a batch of datagrams, unless there are later ones."""
         records = overlay(received.data, self._codec.update)
         records = records[self._is_update(received, records)]
-        rounds = (records["header"]["tag"] & MAX_ROUND).astype(np.int64)
+        rounds = (records["header"]["tag"] % TAG_ROUNDS).astype(np.int64) + self._rounds_before
         rows = records["row"].astype(np.int64)
         # One without cells opens a round on a switch that has missed the UPDATE of a row.
         fits = (records["used"] != 0) & (rows < len(self._round_of))

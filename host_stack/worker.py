@@ -347,7 +347,7 @@ class Worker:
         """
         self._uncommitted.push()
         self._uncommitted.drop(answer.steps)
-        _, round_ = split_tag(answer.tag)
+        _, round_ = split_tag(answer.tag, self._round)
         if round_ != self._round:
             self._round = round_
             self._in_switch[:] = False

@@ -211,6 +211,7 @@ class MemoryJob:
         self.controller = MemoryController(self.job, self._placement, install)
         self.controller.switch_is_dead = lambda: self.network.is_dead
         self._every = checkpoint_every
+        self._first = 0
         self._saved = Checkpoint(0, (0,) * self._workers, np.zeros(num_keys, np.float32))
         self._on_commit: list[Callable[[Commit], None]] = []
         self._lock = threading.Lock()
@@ -228,6 +229,13 @@ class MemoryJob:
         self.outcome = Outcome(
             np.zeros(num_keys, np.float32), [], {}, [[] for _ in range(self._workers)], 0
         )
+
+    def begin_at(self, round_: int) -> None:
+        """Let the first step be in that round, as in a job that was trained before."""
+        self._first = round_
+        self._saved = replace(self._saved, round=round_)
+        self.controller.incarnation = replace(self.controller.incarnation, round=round_)
+        self.rounds = None if self.rounds is None else round_ + self.rounds
 
     def after_commit(self, action: Callable[[Commit], None]) -> None:
         """Call `action` with every commit, in the server's thread."""
@@ -271,7 +279,8 @@ class MemoryJob:
                 expected = model[read.keys.astype(np.int64)]
                 assert read.values.tobytes() == expected.tobytes(), (read.rank, round_)
             with np.errstate(over="ignore", invalid="ignore"):
-                model[applied[round_].keys] += applied[round_].sums
+                sums = applied[self._first + round_]
+                model[sums.keys] += sums.sums
 
     def scheduler_main(self) -> None:
         """The life of the scheduler."""

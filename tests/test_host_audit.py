@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from host_stack.aggregator import SoftwareAggregator
-from host_stack.audit.check import AuditResult, audit
+from host_stack.audit.check import AuditResult, audit, round_near
 from host_stack.audit.log import CommitLog, PushLog, read_commits, read_pushes
 from host_stack.errors import BadInput, CannotWrite
-from host_stack.layout import make_tag
+from host_stack.layout import TAG_ROUNDS, make_tag
 
 NUM_KEYS = 500
 WORKERS = 3
@@ -291,3 +291,11 @@ def test_a_commit_is_checked_at_its_own_scale(logs: Logs) -> None:
     keys, _ = total(made, F)
     logs.server.record(make_tag(4, 4), (5,) * WORKERS, F, keys, coarse)
     assert not check(logs, 5).conserved
+
+
+@pytest.mark.parametrize("expected", [0, 5, TAG_ROUNDS - 1, TAG_ROUNDS, 3 * TAG_ROUNDS + 7])
+@pytest.mark.parametrize("ahead", [-4, -1, 0, 1, 1000])
+def test_rounds_go_on_where_tags_begin_anew(expected: int, ahead: int) -> None:
+    """A commit is of the round nearest to the expected one; servers go back a little."""
+    if (round_ := expected + ahead) >= 0:
+        assert round_near(make_tag(2, round_), expected) == round_

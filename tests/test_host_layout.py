@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from host_stack.errors import BadInput, LayoutMismatch
-from host_stack.layout import MAX_EPOCH, MAX_ROUND, Layout, make_tag, split_tag
+from host_stack.layout import MAX_EPOCH, MAX_ROUND, TAG_ROUNDS, Layout, make_tag, split_tag
 from tests.host_support import LAYOUT
 
 
@@ -88,12 +88,17 @@ def test_require_names_both_values(changed: dict[str, Any]) -> None:
 
 
 @settings(max_examples=100, derandomize=True, deadline=None)
-@given(epoch=st.integers(1, MAX_EPOCH), round_=st.integers(0, MAX_ROUND))
-def test_tags(epoch: int, round_: int) -> None:
-    """Epoch in the upper 12 bits, round in the lower 20."""
+@given(
+    epoch=st.integers(1, MAX_EPOCH),
+    first=st.integers(0, MAX_ROUND),
+    ahead=st.integers(0, TAG_ROUNDS - 1),
+)
+def test_tags(epoch: int, first: int, ahead: int) -> None:
+    """Epoch in the upper 12 bits, in the lower 20 those of a round; the epoch has the others."""
+    round_ = first - first % TAG_ROUNDS + ahead
     tag = make_tag(epoch, round_)
-    assert tag == epoch * 2**20 + round_ < 2**32
-    assert split_tag(tag) == (epoch, round_)
+    assert tag == epoch * 2**20 + ahead < 2**32
+    assert split_tag(tag, first) == (epoch, round_)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +106,8 @@ def test_tags(epoch: int, round_: int) -> None:
     [
         (0, 0, "epoch 0: allowed are 1 to 4095"),
         (4096, 0, "epoch 4096: allowed are 1 to 4095"),
-        (1, -1, "round -1: allowed are 0 to 1048575"),
-        (1, 1 << 20, "round 1048576: allowed are 0 to 1048575"),
+        (1, -1, "round -1: allowed are 0 to 2147483647"),
+        (1, 1 << 31, "round 2147483648: allowed are 0 to 2147483647"),
     ],
 )
 def test_tags_out_of_range(epoch: int, round_: int, message: str) -> None:

@@ -17,7 +17,7 @@ from host_stack.control import Answer, Head, Request
 from host_stack.fixedpoint import FloatArray, IntArray
 from host_stack.kv.node import Node
 from host_stack.kv.wire import Meta
-from host_stack.layout import make_tag
+from host_stack.layout import TAG_ROUNDS, make_tag
 from host_stack.placement import Keys
 from host_stack.progress import BSP, Consistency
 from host_stack.replica import Replica
@@ -98,6 +98,21 @@ def test_deaths_keep_the_sums(rule: Consistency, calls: int) -> None:
     job.run()
     check_conserved(job)
     assert sum(job.outcome.crashes.values()) == 2
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("calls", [None, 9])
+def test_an_epoch_ends_before_its_tags_do(rule: Consistency, calls: int | None) -> None:
+    """Nobody runs ahead into a round that the tags of the epoch cannot name."""
+    job = job_of(rule, 34, Faults(loss=0.03, duplication=0.03, reordering=0.03, seed=5))
+    job.begin_at(TAG_ROUNDS - 2)
+    if calls is not None:
+        job.crash(SERVER, calls)
+        job.crash(addresses(WORKERS)[1], calls + 2)
+    job.run()
+    check_conserved(job)
+    epochs = {commit.round: commit.epoch for commit in job.commits}
+    assert epochs[TAG_ROUNDS - 1] != epochs[TAG_ROUNDS]
 
 
 def test_workers_run_ahead() -> None:

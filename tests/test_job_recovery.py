@@ -9,6 +9,7 @@ import pytest
 
 from host_stack.commit import Aggregate, Commit
 from host_stack.fixedpoint import FloatArray
+from host_stack.layout import TAG_ROUNDS
 from host_stack.placement import heat_based
 from host_stack.worker import Worker
 from tests.job_in_memory import SERVER, MemoryJob, addresses, random_pushes
@@ -175,3 +176,19 @@ def test_a_change_may_come_too_late(round_: int) -> None:
     job.after_commit(change)
     outcome = job.run()
     assert outcome.parameters.tobytes() == expected(job.pushes).tobytes()
+
+
+@pytest.mark.parametrize("before", [1, 2, 3])
+@pytest.mark.parametrize("calls", [None, 9])
+def test_an_epoch_ends_before_its_tags_do(before: int, calls: int | None) -> None:
+    """Rounds go on where a tag has no bits left for them, whoever dies about there."""
+    job = job_of(seed=28)
+    first = TAG_ROUNDS - before
+    job.begin_at(first)
+    if calls is not None:
+        job.crash(addresses(WORKERS)[1], calls)
+        job.crash(SERVER, calls)
+    check(job)
+    assert [commit.round for commit in job.commits] == list(range(first, first + ROUNDS))
+    epochs = {commit.round: commit.epoch for commit in job.commits}
+    assert epochs[TAG_ROUNDS - 1] != epochs[TAG_ROUNDS]

@@ -18,6 +18,7 @@ from controller.provision import ProvisionFailed, connected, provision_job, prov
 from controller.tables import Attachment, Forward, Local
 from controller.targets import find_target
 from host_stack.job import Job
+from host_stack.layout import TAG_ROUNDS
 from host_stack.placement import Placement
 from host_stack.wire import DrainFormat, Op
 from softswitch.dataplane import DataPlane
@@ -81,6 +82,13 @@ async def _provision(address: str, job: Job, artifact: Artifact) -> None:
         await provision_network(switch, Forward("02:00:00:00:00:fe", hosts), Local(SWITCH))
         membership = membership_of(job, SLOT, attachment)
         await provision_job(switch, membership, artifact)
+
+
+async def enter(address: str, job: Job) -> None:
+    """Put a job into another epoch; registers stay."""
+    artifact = compiled(job.layout.lanes)
+    async with connected(address, find_target("soft"), artifact, fresh=False) as switch:
+        await switch.modify([membership_of(job, SLOT, attachment).job_entry()])
 
 
 async def reasons(address: str) -> dict[str, int]:
@@ -214,6 +222,30 @@ def test_switch_server_and_worker_die() -> None:
         outcome = job.run()
     assert outcome.parameters.tobytes() == expected(pushes).tobytes()
     assert sum(outcome.crashes.values()) == 2
+
+
+def test_an_epoch_ends_before_its_tags_do() -> None:
+    """The switch goes on in another epoch, with what it holds of the one before."""
+    pushes = random_pushes(WORKERS, 5, NUM_KEYS, 900, seed=8)
+    faults = Faults(loss=0.05, duplication=0.05, reordering=0.05, seed=19)
+    with embedded_network(faults) as (server, make):
+        job = MemoryJob(
+            pushes,
+            NUM_KEYS,
+            HOT,
+            make,
+            F,
+            place=two_cells,
+            install=lambda job: asyncio.run(enter(server.address, job)),
+        )
+        job.begin_at(TAG_ROUNDS - 2)
+        outcome = job.run()
+        counts = asyncio.run(reasons(server.address))
+    assert outcome.parameters.tobytes() == expected(pushes).tobytes()
+    assert [commit.epoch for commit in job.commits] == [1, 1, 2, 2, 2]
+    assert job.controller.reasons == ["its tags are used up"]
+    assert counts["aggregated"] > 0
+    assert "fallback_added" not in outcome.counters
 
 
 class DigitsOnly:

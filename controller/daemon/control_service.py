@@ -160,7 +160,8 @@ class ControlService(control_pb2_grpc.ControlServiceServicer):  # type: ignore[m
             return await dump_drained(own.reads, request.job, job.current, rows)
         ranks = range(len(job.record.workers))
         layout = own.layout_of(switch.spec.name)
-        dump = RegisterDump(switch.connection, layout, seat, ranks, job.current.epoch)
+        now = job.current
+        dump = RegisterDump(switch.connection, layout, seat, ranks, now.epoch, now.round)
         try:
             return await dump.read(rows, windows=request.windows)
         except fy.P4ClientError as error:

@@ -96,13 +96,15 @@ class RegisterDump:
     """Reads what the registers of one switch hold of one job in one epoch."""
 
     def __init__(
-        self, switch: fy.Switch, layout: Layout, seat: Seat, ranks: range, epoch: int
+        self, switch: fy.Switch, layout: Layout, seat: Seat, ranks: range, epoch: int, first: int
     ) -> None:
+        """Of the epoch `epoch`, whose first round is `first`."""
         self._switch = switch
         self._layout = layout
         self._seat = seat
         self._ranks = ranks
         self._epoch = epoch
+        self._first = first
 
     async def read(self, rows: range, *, windows: bool) -> control_pb2.DumpReply:
         """Rows of the job, counted from its first, which it has."""
@@ -121,7 +123,7 @@ class RegisterDump:
             name = f"LibraIngress.cells{lane}.cells"
             for index, cell in await self._registers(name, indices):
                 bank, at = divmod(index, size)
-                epoch, round_ = split_tag(cell >> 64)
+                epoch, round_ = split_tag(cell >> 64, self._first)
                 if epoch == self._epoch:
                     reply.cells.add(
                         row=at - base,
@@ -146,7 +148,7 @@ class RegisterDump:
 
     async def _open_round(self, reply: control_pb2.DumpReply) -> None:
         ((_, tag),) = await self._registers(_OPEN, [self._seat.slot])
-        epoch, round_ = split_tag(tag)
+        epoch, round_ = split_tag(tag, self._first)
         if epoch == self._epoch:
             reply.open_round = round_
 

@@ -23,7 +23,7 @@ from host_stack.audit.log import (
 )
 from host_stack.errors import BadInput
 from host_stack.fixedpoint import FloatArray, to_fixed, to_float32
-from host_stack.layout import split_tag
+from host_stack.layout import TAG_ROUNDS
 
 MAX_PROBLEMS = 20
 
@@ -86,11 +86,17 @@ def _standing(commits: Iterable[CommitRecord]) -> dict[int, CommitRecord]:
     """The commits that no later one has replaced, by round, ascending."""
     found: dict[int, CommitRecord] = {}
     for commit in commits:
-        _, round_ = split_tag(commit.tag)
+        round_ = round_near(commit.tag, next(reversed(found), -1) + 1)
         while found and next(reversed(found)) >= round_:
             found.popitem()
         found[round_] = commit
     return found
+
+
+def round_near(tag: int, expected: int) -> int:
+    """The round nearest to an expected one among those that a tag may stand for."""
+    ahead = (tag - expected) % TAG_ROUNDS
+    return expected + (ahead if ahead < TAG_ROUNDS // 2 else ahead - TAG_ROUNDS)
 
 
 def all_of(shards: Sequence[AuditResult]) -> AuditResult:
