@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,11 +46,25 @@ JobOption = Annotated[int, typer.Option("--job", "-j", help="Number of the job."
 
 
 def newest_socket() -> Path:
-    """The socket of the emulation that was started last; `BadInput` if none runs."""
-    found = list(Path(tempfile.gettempdir()).glob(SOCKETS))
-    if not found:
-        raise BadInput("no emulation is running here; name a controller by --controller")
-    return max(found, key=lambda path: path.stat().st_mtime)
+    """The socket of the emulation that was started last; `BadInput` if none runs.
+
+    What a killed one has left is passed over.
+    """
+    found = Path(tempfile.gettempdir()).glob(SOCKETS)
+    for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True):
+        if _is_served(path):
+            return path
+    raise BadInput("no emulation is running here; name a controller by --controller")
+
+
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(CALL_S)
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def address_of(controller: str | None, tls: Path | None) -> ControllerAddress:

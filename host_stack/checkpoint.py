@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from host_stack.fixedpoint import FloatArray
-from host_stack.layout import MAX_ROUND
+from host_stack.layout import MAX_ROUND, MAX_STEP
 from host_stack.npz import reading_npz, require_schema, vector, whole
 from host_stack.writing import put_in_place, writing
 
@@ -68,6 +68,6 @@ def load_checkpoint(
             if name.startswith(_STATE)
         }
         rounds, steps = whole(file, "rounds"), vector(file, "steps", np.int64).tolist()
-        if not 0 <= rounds <= MAX_ROUND or min(steps, default=0) < 0:
+        if not 0 <= rounds <= MAX_ROUND or not all(0 <= count < MAX_STEP for count in steps):
             raise ValueError(f"{rounds} rounds, of each worker {steps} steps")
         return rounds, steps, vector(file, "parameters", np.float32), state

@@ -26,8 +26,11 @@ TAG_ROUNDS = 1 << ROUND_BITS
 """A tag has the lower bits of a round. All rounds of an epoch have the same upper ones: another
 epoch begins with each round that is a multiple of this."""
 
-MAX_ROUND = (1 << 31) - 1
-"""A pull names the round that it waits for as a signed 32-bit number."""
+MAX_ROUND = (1 << 30) - 2
+"""A pull names the round behind the one that it waits for in 30 bits (`host_stack.pulls`)."""
+
+MAX_STEP = (1 << 32) - 1
+"""In a STATUS: a step that was not pushed. Steps are lower."""
 
 MAX_EPOCH = (1 << EPOCH_BITS) - 1
 BITMAP_LANES = (8, 16, 32, 64)

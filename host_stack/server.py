@@ -140,7 +140,8 @@ class Server:
         for source in (self._node.socket, self._transport.fileno(), self._incarnations.fileno()):
             poller.register(source, zmq.POLLIN)
         while not self._progress.has_ended and (rounds is None or self.round < rounds):
-            due_s = self._progress.due_in_s(time.monotonic())
+            now = time.monotonic()
+            due_s = math.inf if self._is_changing else self._progress.due_in_s(now)
             poller.poll(math.ceil(min(POLL_S, due_s) * 1000))
             self._node.process()
             self._receive()

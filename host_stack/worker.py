@@ -23,7 +23,7 @@ from host_stack.kv.errors import KVRefused
 from host_stack.kv.ids import server_id
 from host_stack.kv.node import Node
 from host_stack.kv.worker import KVWorker
-from host_stack.layout import as_cmd, make_tag, split_tag
+from host_stack.layout import MAX_STEP, as_cmd, make_tag, split_tag
 from host_stack.packing import Packing
 from host_stack.placement import Keys, Placement
 from host_stack.pulls import BEFORE_COMMIT
@@ -38,9 +38,6 @@ _LOG = logging.getLogger(__name__)
 
 NOTHING: Keys = np.zeros(0, np.uint64)
 NO_GRADIENTS: FloatArray = np.zeros(0, np.float32)
-MAX_STEP = 0xFFFFFFFF
-"""In a STATUS: a step that was not pushed."""
-
 OnPushed = Callable[[int, int, Keys, FloatArray], None]
 """Gets the tag, the step, uint64[n] keys and float32[n] gradients of every push."""
 

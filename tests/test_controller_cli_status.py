@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +89,15 @@ def test_nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / "libra-x"
     folder.mkdir()
     (folder / "job.sock").touch()
-    assert newest_socket() == folder / "job.sock"
+    with pytest.raises(BadInput, match="--controller"):
+        newest_socket()
+    with socket.create_server(str(folder / "job.sock.alive"), family=socket.AF_UNIX) as alive:
+        (folder / "job.sock").unlink()
+        (folder / "job.sock.alive").rename(folder / "job.sock")
+        killed = tmp_path / "libra-y" / "job.sock"
+        killed.parent.mkdir()
+        killed.touch()
+        assert newest_socket() == folder / "job.sock"
+        alive.close()
     with pytest.raises(NoController, match="does not answer"):
         read_status(ControllerAddress.at_socket(folder / "job.sock"), 1, 0.3)

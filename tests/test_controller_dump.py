@@ -16,9 +16,10 @@ from controller.daemon.row_reads import RowReads
 from controller.errors import NotKnown, NotNow
 from controller.jobapi import control_pb2, job_pb2
 from controller.jobapi.operator import Operator
-from controller.jobapi.row_answers import RowAnswers
+from controller.jobapi.row_answers import RowAnswers, rounds_to_read
 from host_stack.errors import BadInput
 from host_stack.job import Job
+from host_stack.layout import TAG_ROUNDS
 from host_stack.row_reader import RowReader
 from tests.controller_process import ControllerProcess
 from tests.job_in_memory import GROUP, addresses, ports
@@ -193,3 +194,17 @@ def test_another_epoch_meanwhile(libra: Libra, monkeypatch: pytest.MonkeyPatch) 
     code, out, err = libra("dump", "-j", "1", "--controller", "127.0.0.1:1")
     assert (code, out) == (1, "")
     assert "went from epoch 3 to 4" in err
+
+
+@pytest.mark.parametrize(
+    ("open_round", "rounds"),
+    [
+        (0, [0, 1]),
+        (7, [6, 7, 8]),
+        (TAG_ROUNDS - 1, [TAG_ROUNDS - 2, TAG_ROUNDS - 1]),
+        (TAG_ROUNDS, [TAG_ROUNDS, TAG_ROUNDS + 1]),
+    ],
+)
+def test_the_rounds_of_another_epoch_are_not_read(open_round: int, rounds: list[int]) -> None:
+    """They would have the tags of rounds of this one."""
+    assert rounds_to_read(open_round) == rounds

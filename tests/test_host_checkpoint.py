@@ -10,6 +10,7 @@ import pytest
 from host_stack import checkpoint as module
 from host_stack.checkpoint import load_checkpoint, save_checkpoint
 from host_stack.errors import BadInput, CannotWrite
+from host_stack.layout import MAX_STEP
 
 PARAMETERS = np.array([0.1, -np.inf, np.nan, -0.0, 1e-40], np.float32)
 STEPS = [25, 24]
@@ -109,6 +110,7 @@ HOSTILE_ARRAYS = {
     "negative rounds": {"rounds": np.int64(-1)},
     "more rounds than there can be": {"rounds": np.int64(1 << 40)},
     "negative steps": {"steps": np.array([3, -1])},
+    "more steps than there can be": {"steps": np.array([3, MAX_STEP])},
     "an unknown array": {"stat_accumulator": np.zeros(3, np.float32)},
     "state of float64": {"state_accumulator": np.zeros(3)},
 }

@@ -106,8 +106,8 @@ def test_tags(epoch: int, first: int, ahead: int) -> None:
     [
         (0, 0, "epoch 0: allowed are 1 to 4095"),
         (4096, 0, "epoch 4096: allowed are 1 to 4095"),
-        (1, -1, "round -1: allowed are 0 to 2147483647"),
-        (1, 1 << 31, "round 2147483648: allowed are 0 to 2147483647"),
+        (1, -1, "round -1: allowed are 0 to 1073741822"),
+        (1, (1 << 30) - 1, "round 1073741823: allowed are 0 to 1073741822"),
     ],
 )
 def test_tags_out_of_range(epoch: int, round_: int, message: str) -> None:

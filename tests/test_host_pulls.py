@@ -8,7 +8,8 @@ import numpy as np
 
 from host_stack.kv.message import KVPairs
 from host_stack.kv.server import KVMeta
-from host_stack.pulls import BEFORE_COMMIT, Pulls
+from host_stack.layout import MAX_ROUND
+from host_stack.pulls import BEFORE_COMMIT, Pulls, asks_before
 
 KEYS = np.array([1, 3, 4], np.uint64)
 
@@ -65,3 +66,9 @@ def test_a_pull_waits_for_its_round() -> None:
     parameters[3] = 5
     pulls.release(2)
     assert answers.said == [[0, 5, 0]]
+
+
+def test_no_number_of_rounds_asks_for_values_before_a_commit() -> None:
+    """Of the last round there can be, a worker asks for the values behind it."""
+    assert not asks_before(MAX_ROUND + 1)
+    assert asks_before(MAX_ROUND | BEFORE_COMMIT)

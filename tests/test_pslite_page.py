@@ -59,8 +59,8 @@ def run(commands: str, folder: Path) -> str:
 
 
 def pulled(printed: str) -> list[str]:
-    """What workers print."""
-    return [line for line in printed.splitlines() if line.startswith("[")]
+    """What workers print, each in a write of its own or in two: lines may run together."""
+    return re.findall(r"\[[-0-9. ]+\]", printed)
 
 
 def test_the_whole_program_gives_what_the_page_says(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from controller.jobapi.channel import CALL_S, ControllerAddress
 from controller.jobapi.follower import Follower
 from host_stack.errors import LibraError
 from host_stack.job import Job
+from host_stack.layout import TAG_ROUNDS
 from host_stack.row_reader import RoundCells, RowReader
 
 LOGGER = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class RowAnswers:
         reply = job_pb2.TellRowsRequest(
             job=self._job.job, number=asked.number, open_round=open_round
         )
-        rounds = range(open_round - 1, open_round + 2)
+        rounds = rounds_to_read(open_round)
         try:
             found = self._reader.read(
                 asked.epoch, tuple(asked.chain), rounds, asked.row, asked.rows
@@ -66,6 +67,13 @@ class RowAnswers:
             self._stub.TellRows(reply, timeout=CALL_S)
         except grpc.RpcError as error:
             LOGGER.warning("the controller did not take rows that it asked for: %s", error.code())
+
+
+def rounds_to_read(open_round: int) -> list[int]:
+    """The last round that is committed and the two that are open, as far as one epoch has them."""
+    block = open_round // TAG_ROUNDS
+    near = range(max(0, open_round - 1), open_round + 2)
+    return [round_ for round_ in near if round_ // TAG_ROUNDS == block]
 
 
 def _add(reply: job_pb2.TellRowsRequest, found: RoundCells) -> None:
