@@ -172,7 +172,9 @@ def documented(node: Definition | Assigned, text: str) -> Iterator[str]:
     yield from (f"### class `{node.name}`" + (f" ({bases})" if bases else ""), "")
     yield from _block(text)
     for field in node.body:
-        if isinstance(field, ast.AnnAssign) and is_shown(field):
+        if (isinstance(field, ast.AnnAssign) and is_shown(field)) or (
+            isinstance(field, ast.Assign) and bases == "IntEnum"
+        ):
             yield f"- `{ast.unparse(field)}`"
         elif isinstance(field, ast.FunctionDef) and field.name == "__init__":
             yield from _attributes(field)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_stack.kv import KVNodeLost, KVServer, KVTimeout, KVWorker, NodeStats
+from host_stack.kv import KVNodeLost, KVServer, KVTimeout, KVWorker, Node, NodeStats
 from host_stack.kv import resender as module
 from host_stack.kv.liveness import Liveness
 from host_stack.kv.message import Message
@@ -225,3 +225,19 @@ def test_jobs_of_one_machine_need_no_network() -> None:
         keys = np.array([5, 2**63 + 1], np.uint64)
         worker.wait(worker.push(keys, np.ones(2, np.float32)))
         assert worker.wait(worker.pull(keys)).vals.tolist() == [1, 1]
+
+
+def test_a_request_to_a_server_that_is_started_anew_is_lost() -> None:
+    """It fails at once, by name; the next one is answered by the new process."""
+    with running_job(1, 1, resend_timeout_s=0.2) as job:
+        app = KVWorker(job.workers[0])
+        keys, ones = np.array([1], np.uint64), np.ones(1, np.float32)
+        KVServer(job.servers[0]).set_request_handle(lambda meta, pairs, server: None)
+        pushed = app.push(keys, ones)
+        job.servers[0].close()
+        new = job.servers[0] = Node(job.servers[0].config)
+        KVServer(new).set_request_handle(AddingStore())
+        new.start(LIMIT_S)
+        with pytest.raises(KVNodeLost, match=r"server 0 .* was started anew"):
+            app.wait(pushed)
+        app.wait(app.push(keys, ones))

@@ -227,6 +227,17 @@ def test_a_dense_optimiser_has_the_dense_parameters(given: str | None) -> None:
     node.close()
 
 
+def test_a_look_up_before_the_start_is_refused() -> None:
+    """What the rows are is not known before the job is joined."""
+
+    def look_first(optimizer: LibraOptimizer, net: Net) -> None:
+        with pytest.raises(BadInput, match=r"call start\(\) first"):
+            net(indices(0))
+        train(optimizer, net)
+
+    TorchJob(look_first, 40).run()
+
+
 def test_a_model_without_values_is_refused() -> None:
     """Its dense parameters are on the meta device."""
     net = Net()

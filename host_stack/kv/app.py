@@ -49,7 +49,7 @@ class SimpleResponse:
 
 
 SimpleHandle = Callable[[SimpleRequest, "SimpleApp"], None]
-"""Serves a request; answers it with `SimpleApp.response`."""
+"""Serves a request; answers it with `SimpleApp.simple_response`."""
 
 
 class SimpleApp:
@@ -132,7 +132,9 @@ class SimpleApp:
         self._requests.forget(timestamp)
 
     def peer_returned(self, peer: int) -> None:
-        """Note that a node was started anew."""
+        """Note that a node was started anew: what it has not answered, nobody sends again."""
+        if self.node.config.resend_timeout_s:
+            self._requests.lose(peer)
 
     def accept(self, message: Message) -> bool:
         """Take a message from the node; False while no handle is set for it."""

@@ -51,4 +51,4 @@ class KVTimeout(KVError):
 
 
 class KVNodeLost(KVTimeout):
-    """A node is taken for lost before the deadline: it is silent, or acknowledges nothing."""
+    """A node is lost before the deadline: silent, acknowledging nothing, or started anew."""

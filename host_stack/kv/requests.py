@@ -120,11 +120,7 @@ class RequestTable:
             request.answers[peer] = answer
         except KVError as error:
             request.error = request.error or error
-        with self._node.condition:
-            request.open.pop(peer)
-            complete = not request.open
-        if complete:
-            self._complete(request)
+        self._settle(request, peer)
 
     def _send_again(self, request: _Request, peer: int, again: Again) -> None:
         """Send what a peer has not done; it is another message, with a timestamp of its own.
@@ -202,6 +198,27 @@ class RequestTable:
             request = self._requests.get(timestamp)
             if request is not None:
                 self._drop(request)
+
+    def lose(self, peer: int) -> None:
+        """Fail what a peer had not answered when it was started anew."""
+        with self._node.condition:
+            requests = [each for each in self._requests.values() if peer in each.open]
+        for request in dict.fromkeys(requests):
+            lost = f"{describe(peer)} was started anew and has not answered before"
+            request.error = request.error or KVNodeLost(
+                f"{request.label} {request.timestamps[0]}: {lost}; what it had is lost unless the "
+                "program has a way to bring it back",
+                (peer,),
+            )
+            self._settle(request, peer)
+
+    def _settle(self, request: _Request, peer: int) -> None:
+        """Note that nothing more is expected of a peer."""
+        with self._node.condition:
+            request.open.pop(peer, None)
+            complete = not request.open
+        if complete:
+            self._complete(request)
 
     def _drop(self, request: _Request) -> None:
         for timestamp in request.timestamps:

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class KVMeta:
-    """A request as the server sees it; keep it to answer later (a held pull).
-
-    `keys` and `word` are what the server needs to leave the keys out of its answer.
-    """
+    """A request as the server sees it; keep it to answer later (a held pull)."""
 
     cmd: int
     push: bool
@@ -37,6 +34,7 @@ class KVMeta:
     customer_id: int
     priority: int
     answered: bool = field(default=False, compare=False)
+    # What the server needs to leave the keys out of its answer.
     keys: KeyArray = field(default_factory=lambda: NO_KEYS, compare=False, repr=False)
     word: Word | None = field(default=None, compare=False, repr=False)
 
@@ -100,6 +98,7 @@ class KVServer(SimpleApp):
 
     def peer_returned(self, peer: int) -> None:
         """Note that a worker was started anew: it uses none of the keys that it had."""
+        super().peer_returned(peer)
         self._kept.drop(peer)
 
     def _answer(self, meta: KVMeta, word: Word | None = None) -> Meta:

@@ -34,7 +34,7 @@ class Command(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """How a node is named and reached; `id` is EMPTY until the scheduler has assigned one."""
+    """How a node is named and reached; `id` is EMPTY, 2^31 - 1, before the scheduler gives one."""
 
     role: Role
     hostname: str = ""

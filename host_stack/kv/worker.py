@@ -105,6 +105,7 @@ class KVWorker(SimpleApp):
 
     def peer_returned(self, peer: int) -> None:
         """Note that a server was started anew: it has none of the keys that it had."""
+        super().peer_returned(peer)
         self._sparing.returned(peer)
 
     def _meta(self, cmd: int, priority: int, push: bool = False, pull: bool = False) -> Meta:

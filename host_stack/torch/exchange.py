@@ -40,6 +40,11 @@ class SparseExchange:
         """The next one to push, from 0."""
         return self._stepping.step
 
+    @property
+    def has_started(self) -> bool:
+        """Whether the job was joined: which rows are current is known from then on."""
+        return bool(self._versions)
+
     def start(self) -> int:
         """Join the job; return the step to begin with.
 

@@ -202,6 +202,8 @@ class LibraOptimizer:
 
         def before(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
             del module
+            if not self._exchange.has_started:
+                self._check_open()
             rows = flat_rows(given[0] if given else named["input"])
             self._exchange.require({name: rows.numpy()})
 
