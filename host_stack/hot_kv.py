@@ -257,12 +257,22 @@ def kv_worker(environ: Mapping[str, str] | None = None) -> Iterator[KVWorker | H
         return
     multicast = _switched("LIBRA_MULTICAST", env)
     job = Shards.load(Path(env["LIBRA_JOB"]))
-    rank = job.rank_of(env.get("DMLC_NODE_HOST", ""))
+    rank = job.rank_of(_address(env))
     with connected(job, rank, multicast=multicast) as connection:
         worker = HotKVWorker(connection.worker)
         worker.start()
         yield worker
         worker.end()
+
+
+def _address(environ: Mapping[str, str]) -> str:
+    """The own address, by which a job knows its workers."""
+    if not (address := environ.get("DMLC_NODE_HOST")):
+        raise BadInput(
+            "DMLC_NODE_HOST is not set: with LIBRA_JOB it says which worker of the job this is, by "
+            "its address"
+        )
+    return address
 
 
 def _switched(name: str, environ: Mapping[str, str]) -> bool:

@@ -227,3 +227,6 @@ def test_the_environment_names_the_job(tmp_path: Path) -> None:
     words = r"'192\.0\.2\.9': the workers of the job are at"
     with pytest.raises(BadInput, match=words), kv_worker(environ):
         pass
+    del environ["DMLC_NODE_HOST"]
+    with pytest.raises(BadInput, match="DMLC_NODE_HOST is not set"), kv_worker(environ):
+        pass

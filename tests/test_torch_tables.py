@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -149,3 +150,11 @@ def test_rows_that_are_none_are_refused(name: str, rows: list[Any], words: str) 
     assert tables.rows("user", [[3, 0], [1, 1]]).tolist() == [3, 0, 1, 1]
     with pytest.raises(TableError, match=words):
         tables.rows(name, rows)
+
+
+def test_values_are_saved_for_the_workers_of_a_job(tmp_path: Path) -> None:
+    """A checkpoint of no workers would fit no job."""
+    tables = Tables({"a": nn.Embedding(4, 2, sparse=True)})
+    with pytest.raises(TableError, match="one at least"):
+        tables.save(tmp_path / "parameters.npz", 0)
+    assert not list(tmp_path.iterdir())

@@ -160,7 +160,9 @@ class Van:
         with self._lock:
             dealer = self._dealers.get(peer)
         if dealer is None:
-            raise KVUsageError(f"no connection to {describe(peer)} from here")
+            raise KVUsageError(
+                f"no connection to {describe(peer)}: call start() first, and name a node of the job"
+            )
         self._send_frames(peer, dealer, frames, 0 if block else zmq.DONTWAIT)
         with self._lock:
             self._stats.messages_sent += 1

@@ -206,7 +206,12 @@ class Tables:
         return np.concatenate([np.zeros(0, np.uint64), *parts])
 
     def save(self, path: Path, workers: int) -> None:
-        """Write the values of all tables as the checkpoint that a server begins with."""
+        """Write the values of all tables as the checkpoint that a server begins with.
+
+        `workers` are those of the job; `TableError` for none.
+        """
+        if workers < 1:
+            raise TableError(f"{workers} workers: a job has one at least")
         save_checkpoint(path, 0, [0] * workers, self.parameters(), {})
 
     def _shares(self, table: Table) -> bool:
