@@ -17,7 +17,7 @@ from host_stack.aggregator import SoftwareAggregator
 from host_stack.codec import HEADER, Bytes, Codec, Records, overlay, version_op
 from host_stack.fixedpoint import IntArray, MaskArray, to_fixed
 from host_stack.job import Job
-from host_stack.layout import ROUND_BITS, TAG_ROUNDS
+from host_stack.layout import ROUND_BITS, TAG_ROUNDS, rounds_before
 from host_stack.placement import Placement
 from host_stack.sequence import SequenceWindow
 from host_stack.transport import Received, Transport, ipv4
@@ -51,7 +51,7 @@ class Fallback:
         self._codec = codec
         self._key_of = placement.keys.astype(np.int64)
         self._addresses = np.array([ipv4(a) for a in job.workers], np.uint32)
-        self._rounds_before = first_round - first_round % TAG_ROUNDS
+        self._rounds_before = rounds_before(first_round)
         self._seen = SequenceWindow(len(job.workers), job.layout.window)
         self._on_switch = on_switch
         self.counters: Counter[str] = Counter() if counters is None else counters

@@ -110,9 +110,14 @@ def make_tag(epoch: int, round_: int) -> int:
     return epoch << ROUND_BITS | round_ % TAG_ROUNDS
 
 
+def rounds_before(first: int) -> int:
+    """How many rounds are before those of an epoch that has round `first`: its upper bits."""
+    return first - first % TAG_ROUNDS
+
+
 def split_tag(tag: int, first: int = 0) -> tuple[int, int]:
     """(epoch, round) of a tag; `first` is any round of that epoch."""
-    return tag >> ROUND_BITS, first - first % TAG_ROUNDS + tag % TAG_ROUNDS
+    return tag >> ROUND_BITS, rounds_before(first) + tag % TAG_ROUNDS
 
 
 def as_cmd(tag: int) -> int:

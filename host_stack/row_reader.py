@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +51,7 @@ class RowReader:
         self._transport = (transport_of or _beside_the_server)(job)
 
     def read(
-        self, epoch: int, chain: Sequence[str], rounds: Iterable[int], row: int, rows: int
+        self, epoch: int, chain: Sequence[str], rounds: range, row: int, rows: int
     ) -> list[RoundCells]:
         """The cells of `rows` rows from `row` on, in each of `rounds`.
 

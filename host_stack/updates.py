@@ -8,7 +8,7 @@ from host_stack.codec import Codec, Records, overlay, version_op
 from host_stack.fixedpoint import FloatArray, IntArray, MaskArray
 from host_stack.incarnation import Incarnation
 from host_stack.job import Job
-from host_stack.layout import ROUND_BITS, TAG_ROUNDS
+from host_stack.layout import ROUND_BITS, TAG_ROUNDS, rounds_before
 from host_stack.transport import Received, ipv4
 from host_stack.wire import Op
 
@@ -29,7 +29,7 @@ class Updates:
         self._server = ipv4(job.server)
         self._codec = codec
         self._epoch = incarnation.epoch
-        self._rounds_before = incarnation.round - incarnation.round % TAG_ROUNDS
+        self._rounds_before = rounds_before(incarnation.round)
         self._placement = incarnation.placement
         self._parameters = parameters
         self._hot_keys = self._placement.keys.astype(np.int64)

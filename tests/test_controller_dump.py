@@ -207,4 +207,4 @@ def test_another_epoch_meanwhile(libra: Libra, monkeypatch: pytest.MonkeyPatch) 
 )
 def test_the_rounds_of_another_epoch_are_not_read(open_round: int, rounds: list[int]) -> None:
     """They would have the tags of rounds of this one."""
-    assert rounds_to_read(open_round) == rounds
+    assert list(rounds_to_read(open_round)) == rounds

@@ -12,7 +12,7 @@ from controller.jobapi.channel import CALL_S, ControllerAddress
 from controller.jobapi.follower import Follower
 from host_stack.errors import LibraError
 from host_stack.job import Job
-from host_stack.layout import TAG_ROUNDS
+from host_stack.layout import TAG_ROUNDS, rounds_before
 from host_stack.row_reader import RoundCells, RowReader
 
 LOGGER = logging.getLogger(__name__)
@@ -69,11 +69,10 @@ class RowAnswers:
             LOGGER.warning("the controller did not take rows that it asked for: %s", error.code())
 
 
-def rounds_to_read(open_round: int) -> list[int]:
+def rounds_to_read(open_round: int) -> range:
     """The last round that is committed and the two that are open, as far as one epoch has them."""
-    block = open_round // TAG_ROUNDS
-    near = range(max(0, open_round - 1), open_round + 2)
-    return [round_ for round_ in near if round_ // TAG_ROUNDS == block]
+    first = rounds_before(open_round)
+    return range(max(first, open_round - 1), min(open_round + 2, first + TAG_ROUNDS))
 
 
 def _add(reply: job_pb2.TellRowsRequest, found: RoundCells) -> None:
